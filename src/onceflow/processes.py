@@ -7,9 +7,12 @@ workers alive; only the tree has them all.
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
+import pwd
 import signal
 import stat
+from pathlib import Path
 
 import psutil
 
@@ -77,9 +80,60 @@ def command_line(pid: int) -> str:
         return ""
 
 
-def others_may_write(about: os.stat_result) -> bool:
-    """Whether others than this process's user and root may write to a file, or make others in a folder."""
-    return about.st_uid not in (0, os.geteuid()) or bool(stat.S_IMODE(about.st_mode) & 0o022)
+def others_may_write(path: Path) -> bool:
+    """Whether others than this process's user and root may write to a file, or make others in a folder.
+
+    Raises:
+        OSError: It is not there, or may not be looked at.
+    """
+    about = path.stat()
+    if is_anothers(about) or about.st_mode & stat.S_IWOTH:
+        return True
+    # Where a list names further users or groups, the bits of the group are the most that any of them may.
+    return bool(about.st_mode & stat.S_IWGRP) and (_has_list(path) or not _is_own_group(about.st_gid))
+
+
+def open_to_others(folder: Path) -> Path | None:
+    """By which folder others may change what is in this one: it, or one above, to which they may lay another; or None.
+
+    One that is not there yet is nobody's: who makes it sees then whose it is.
+    """
+    here = folder.resolve()
+    if here.exists() and others_may_write(here):
+        return here
+    for above in here.parents:
+        about = above.stat() if above.exists() else None
+        # What is in a folder like /tmp only its user renames, and the folder's.
+        if about is not None and (is_anothers(about) or not about.st_mode & stat.S_ISVTX) and others_may_write(above):
+            return above
+    return None
+
+
+def is_anothers(about: os.stat_result) -> bool:
+    """Whether a file is of neither this process's user nor root."""
+    return about.st_uid not in (0, os.geteuid())
+
+
+def _is_own_group(gid: int) -> bool:
+    """Whether a group has this process's user as its only member, by its name too.
+
+    Many systems give each user such a group, and umask 002. That nobody else is listed as a member is no proof
+    without the name: a directory of a company's users lists those that it is asked for, and no others.
+    """
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:  # nobody knows who is in it
+        return False
+    named = group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+    return named and all(each.pw_uid == user.pw_uid for each in pwd.getpwall() if each.pw_gid == gid)
+
+
+def _has_list(path: Path) -> bool:
+    """Whether a list of access (POSIX.1e) stands beside a file's mode; where it cannot be had there is none."""
+    try:
+        return "system.posix_acl_access" in os.listxattr(path)
+    except (AttributeError, OSError):  # the system, or the file system, has none
+        return False
 
 
 def umask() -> int:

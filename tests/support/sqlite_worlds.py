@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,29 @@ from onceflow.connectors.database.sink import DatabaseSink
 from onceflow.testing import World
 
 FIELDS = StructType([StructField("key", StringType()), StructField("amount", LongType())])
+
+
+def forged_journal(path, *, wal):
+    """The journal, or the write-ahead log, of a database with a row of somebody's."""
+    with sqlite3.connect(path) as file:
+        if wal:
+            file.execute("pragma journal_mode=wal")
+        file.execute("create table payments (key text, amount bigint)")
+        file.execute("insert into payments values ('forged', 1)")
+        file.commit()
+        data = path.with_name(f"{path.name}-wal").read_bytes() if wal else _hot(path.read_bytes())
+    file.close()
+    return data
+
+
+def _hot(data):
+    """A journal by which SQLite, for a process that has died, puts back each of these pages."""
+    size = struct.unpack_from(">H", data, 16)[0]
+    pages = [data[at : at + size] for at in range(0, len(data), size)]
+    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(">5I", len(pages), 0, len(pages), 512, size)
+    sums = (struct.pack(">I", sum(page[size - 200 : 0 : -200])) for page in pages)
+    body = (struct.pack(">I", n) + page + check for n, (page, check) in enumerate(zip(pages, sums, strict=True), 1))
+    return head.ljust(512, b"\0") + b"".join(body)
 
 
 class SqliteWorld(World):

@@ -18,7 +18,7 @@ from typing import Any
 from onceflow.audit.chain import Chain, canonical, fits, is_younger, what_is_there
 from onceflow.audit.cluster import EARLIEST, LATEST, Cluster, Connect, KafkaAnswerError
 from onceflow.audit.findings import Findings
-from onceflow.audit.topics import PAGE, UNREADABLE, visible
+from onceflow.audit.topics import PAGE, UNREADABLE, is_torn, visible
 
 FORMAT = 1
 _ANCHOR = {"anchor": int, "job": str, "name": str, "number": int, "hash": str, "at": str}
@@ -60,27 +60,38 @@ Place = InFile | InTopic
 
 
 def _records(cluster: Cluster, name: str) -> Iterator[tuple[str, bytes]]:
+    """The records that are there; behind them an error says what is not, or cannot be read."""
     topic = cluster.topic(name)
     if topic is None:
         raise KafkaAnswerError("it is not there, or may not be described")
+    wrong: list[str] = []
     for number in sorted(topic.leaders):
+        place = f"{name}-{number}"
         at, end = (cluster.offset(topic, number, which) for which in (EARLIEST, LATEST))
+        if at:
+            wrong.append(f"{place} begins at offset {at}: retention, or somebody, took what was before")
+        gaps = 0
         while at < end:
             page = cluster.fetch(topic, number, at, PAGE)
             if page.refused and page.log_start > at:
                 at = page.log_start
+                wrong.append(f"{place} begins at offset {at} since it is read")
                 continue
             before = at
             for batch, is_visible in visible(page):
                 if batch.last < at:
                     continue
+                gaps += is_torn(batch, at)
                 for offset, _, value, _, _ in batch.behind(at).records() if is_visible else ():
-                    yield f"{name}-{number} offset {offset}", value or b""
+                    yield f"{place} offset {offset}", value or b""
                 at = batch.last + 1
             if at == before:
-                raise KafkaAnswerError(
-                    f"{name}-{number} ends for readers at offset {at} of {end}: a transaction is open"
-                )
+                wrong.append(f"{place} ends for readers at offset {at} of {end}: a transaction is open")
+                break
+        if gaps:
+            wrong.append(f"{place} lacks records between others: it is, or was, compacted")
+    if wrong:
+        raise KafkaAnswerError("; ".join(wrong))
 
 
 def read(place: Place, findings: Findings) -> list[tuple[str, bytes]]:

@@ -6,8 +6,11 @@ to are counted and summed, and compared with the sum of all that the ledger has 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import math
+import os
+import stat
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,6 +71,10 @@ def check(
             "unknown", f"sink {name}: {rows} rows were not looked at: there is no file {url.database}", rows, name
         )
         return set()
+    if url.get_backend_name() == "sqlite" and (strange := _strange_journal(Path(str(url.database)).resolve())):
+        told = f"{strange} is of another user than the database, and whoever opens that next takes it for its content"
+        findings.add("changed", f"sink {name}: {rows} rows were not looked at: {told}", rows, name)
+        return set()
     engine = create_engine(url, isolation_level=_isolation(url.get_backend_name()))
     try:
         with engine.connect() as connection:
@@ -87,6 +94,19 @@ def check(
     finally:
         engine.dispose()
     return set()
+
+
+def _strange_journal(database: Path) -> Path | None:
+    """What somebody has laid beside a database of SQLite: by a look at that it would be written into it."""
+    about = database.stat()
+    users, shared = {0, os.geteuid(), about.st_uid}, bool(about.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    for ending in ("-journal", "-wal", "-shm"):
+        beside = database.with_name(database.name + ending)
+        with contextlib.suppress(OSError):  # it is not there; what else is wrong with the folder SQLite tells
+            laid = beside.lstat()
+            if not stat.S_ISREG(laid.st_mode) or not (shared or laid.st_uid in users):
+                return beside
+    return None
 
 
 def _older_names(

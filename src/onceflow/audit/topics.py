@@ -237,7 +237,7 @@ def _read(
         before = position
         for batch, is_visible in visible(page):
             if batch.last >= position:
-                log.gaps += (batch.first > position) + (batch.count != batch.last - batch.first + 1)
+                log.gaps += is_torn(batch, position)
                 seen, position = batch.behind(position), batch.last + 1
                 if is_visible and not reading.take(seen):
                     reading.tell(findings)  # epochs come one after the other
@@ -262,6 +262,11 @@ def visible(page: Page) -> Iterator[tuple[Batch, bool]]:
         if batch.is_control and not batch.commits:
             out.discard(batch.producer[0])
         yield batch, not batch.is_control and not (batch.is_transactional and batch.producer[0] in out)
+
+
+def is_torn(batch: Batch, position: int) -> bool:
+    """Whether records are missing before a batch that is read from there, or in it: as compaction leaves a log."""
+    return batch.first > position or batch.count != batch.last - batch.first + 1
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import methodcaller
+from pathlib import Path
 
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
@@ -36,6 +37,7 @@ from onceflow.launch.ownership import claimed, identify, require_complete, requi
 from onceflow.launch.request import StartRequest, place_of
 from onceflow.launch.starting import Starting
 from onceflow.launch.systems import connected
+from onceflow.processes import open_to_others
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.records import Claim, Start
 
@@ -50,7 +52,22 @@ def settle_listed(starting: Starting) -> None:
 def require_whole(starting: Starting) -> None:
     """Refuse a checkpoint that lacks files of Spark's which nothing can make again."""
     starting.phases.begin(f"the checkpoint {starting.request.checkpointing.location}")
+    _tell_of_others(starting.place)
     require_complete(starting.place, whatever_is_undone=starting.request.takeover == "as-new")
+
+
+def _tell_of_others(place: Place) -> None:
+    """A checkpoint is believed: who may write to it moves the job's positions, and has files elsewhere removed."""
+    folder = place.checkpoint.store.folder
+    found = open_to_others(folder) if isinstance(folder, Path) else None
+    if found is not None:
+        log.warning(
+            "others may write to %s, and so change the checkpoint %s: they can have records skipped or written twice, "
+            "and lead the job by a link to other files of this user. Harmless where nobody else is on this machine, as "
+            "in a container; else give the job a folder that is its user's (mode 0700)",
+            found,
+            place.uri,
+        )
 
 
 def finish_listed(starting: Starting) -> None:

@@ -37,8 +37,7 @@ def find(class_path: Sequence[Path]) -> Path | None:
     """
     try:
         for archive in folder().glob(f"{_key(class_path)}-*.jsa"):
-            about = archive.stat()
-            if archive.stem.endswith(f"-{about.st_size}") and not others_may_write(about):
+            if archive.stem.endswith(f"-{archive.stat().st_size}") and not others_may_write(archive):
                 with contextlib.suppress(OSError):
                     os.utime(archive)  # it is in use, see forget_old()
                 return archive

@@ -21,7 +21,6 @@ import logging
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from xml.sax.saxutils import quoteattr
 
 from onceflow.errors import SetupError
+from onceflow.processes import others_may_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -244,7 +244,7 @@ def _tell_of_others(cache: Path, pinned: Sequence[Jar]) -> None:
     """Warn where another user may lay another jar into the place of one that was checked, before Java reads it."""
     paths = (jar.path_in(cache) for jar in pinned)
     looked_at = {cache, cache / "jars", *(part for path in paths for part in (path, path.parent))}
-    of_others = sorted(path for path in looked_at if _is_anothers(path.stat()))
+    of_others = sorted(path for path in looked_at if others_may_write(path))
     if of_others:
         _warn_of(of_others[0])
 
@@ -252,14 +252,10 @@ def _tell_of_others(cache: Path, pinned: Sequence[Jar]) -> None:
 @functools.cache
 def _warn_of(path: Path) -> None:
     log.warning(
-        "%s is another user's, or all may write to it: they can have Java run their code as this user. "
+        "others may write to %s: they can have Java run their code as this user. "
         "ONCEFLOW_CACHE names another folder, and `onceflow jars` fills it",
         path,
     )
-
-
-def _is_anothers(about: os.stat_result) -> bool:
-    return about.st_uid not in (0, os.geteuid()) or bool(about.st_mode & stat.S_IWOTH)
 
 
 def _listed(group: str) -> list[Jar]:

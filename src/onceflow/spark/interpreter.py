@@ -43,7 +43,7 @@ def take_the_drivers(session: SparkSession) -> None:
 def works_among_others() -> bool:
     """Whether others than this user and root may write to the working folder."""
     try:
-        return others_may_write(Path().stat())
+        return others_may_write(Path())
     except OSError:  # it is gone
         return True
 

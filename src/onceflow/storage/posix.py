@@ -24,6 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
+from onceflow.processes import others_may_write
 from onceflow.storage.files import LEFT_AFTER_S, TEMPORARY, FileSystem, Held, How, Where, translating
 
 
@@ -116,7 +117,7 @@ class Posix(FileSystem):
     def copy(self, of: Self, pairs: Sequence[tuple[Where, Where]], how: How) -> None:
         """A second name is taken where one is asked for, and a copy where its file system is another one, or has none.
 
-        A copy also where the file is another user's, who could change it later by the name that he has.
+        A copy also where others may write to the file: they could change it later by the name that they have.
         """
         for path, to in pairs:
             Path(to).parent.mkdir(parents=True, exist_ok=True)
@@ -175,7 +176,7 @@ POSIX = Posix()
 def _linked(path: Where, to: Where) -> bool:
     """Give a file a second name where it may have one; whether it has."""
     about = Path(path).lstat()
-    if about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode):
+    if about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode) or others_may_write(Path(path)):
         return False
     try:
         os.link(path, to)

@@ -3,7 +3,9 @@
 import contextlib
 import itertools
 import json
+import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -17,6 +19,7 @@ from onceflow.twophase.records import Decide, Resolve
 from tests.support.audited_table import JOB, Filled, change, whats
 from tests.support.chains import changes, seal
 from tests.support.keyed_rows import KEY
+from tests.support.sqlite_worlds import forged_journal
 
 EPOCHS = (["a", "bb", "ccc"], ["dddd"], ["é", "", "g"])
 
@@ -40,6 +43,24 @@ def test_a_table_as_it_was_decided_is_good(filled):
     filled.epoch(3, ["later"], receipted=False)
     assert filled.audit()["findings"] == []
     assert filled.audit(first=1, last=1)["rows"] == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to another user")
+@pytest.mark.parametrize("ending", ["-journal", "-wal"])
+def test_a_journal_of_another_user_is_told_and_not_written_into_the_database(filled, ending):
+    """Who may write to the folder alone lays it there; an audit that opened the database would put its rows there."""
+    database = Path(filled.url.removeprefix("sqlite:///"))
+    database.chmod(0o600)
+    before = database.read_bytes()
+    planted = database.with_name(database.name + ending)
+    planted.write_bytes(forged_journal(database.with_name("his.db"), wal=ending == "-wal"))
+    os.chown(planted, 65_534, 65_534)
+    report = filled.audit()
+    assert (report["good"], report["changed"], report["rows"]) == (False, 7, 0)
+    assert f"{planted} is of another user" in whats(report, "changed")[0]
+    assert (database.read_bytes(), planted.exists()) == (before, True)
+    planted.unlink()
+    assert filled.audit()["good"]
 
 
 @pytest.mark.parametrize(

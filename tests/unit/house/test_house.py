@@ -40,7 +40,7 @@ ROOMS = {
     "findings": {"errors"},
     # The rules, and what they stand on.
     "twophase": set(),
-    "storage": {"errors", "masking", "twophase"},
+    "storage": {"errors", "masking", "processes", "twophase"},
     "checkpoint": {"errors", "storage", "twophase"},
     "processes": set(),
     "waiting": set(),
@@ -48,7 +48,7 @@ ROOMS = {
     # The systems, and Spark.
     "connectors": {"errors", "findings", "options", "twophase"},
     "connectors.kafka": {"connectors", "errors", "findings", "masking", "options", "twophase", "waiting"},
-    "connectors.database": {"connectors", "errors", "findings", "options", "twophase"},
+    "connectors.database": {"connectors", "errors", "findings", "options", "processes", "twophase"},
     "connectors.lake": {"connectors", "errors", "options", "twophase"},
     "spark": {
         "errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes",
@@ -57,7 +57,9 @@ ROOMS = {
         "errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points", "version",
         "waiting",
     },
-    "launch": {"errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "execution"},
+    "launch": {
+        "errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "execution", "processes",
+    },
     "rerun": {"errors", "twophase", "checkpoint", "connectors", "spark", "crash_points", "execution", "launch"},
     "metrics": {"errors", "options", "twophase", "checkpoint", "connectors", "control", "execution"},
     # From outside of a job.

@@ -129,3 +129,15 @@ def test_what_is_opened_is_the_jobs_own_when_it_runs(tmp_path):
         steps.start(begun, steps=[Step("a", opens), Step("b", lambda starting: starting.runs(job))])
         assert begun.running is job
     assert closed == []
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o700, 0), (0o777, 1)])
+def test_a_checkpoint_that_others_may_write_to_is_told_by_a_start_and_by_who_looks(tmp_path, caplog, mode, told):
+    """Its positions say what is read; somebody may have made the folder before the job's first start."""
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint").chmod(mode)
+    (step,) = (each for each in STEPS if each.name == "checkpoint")
+    for take in (step.start, step.look):
+        caplog.clear()
+        take(starting(tmp_path / "checkpoint"))
+        assert caplog.text.count("others may write to") == told

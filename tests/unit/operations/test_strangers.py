@@ -184,6 +184,17 @@ def test_a_file_of_another_user_is_copied_and_never_linked(tmp_path, monkeypatch
     assert theirs.read("file") == b"content"
 
 
+def test_a_file_that_others_may_write_is_copied_and_never_linked(tmp_path):
+    """As a copy of a savepoint is that came with its mode from elsewhere: in the checkpoint it would have it, too."""
+    (tmp_path / "of").mkdir()
+    (tmp_path / "of" / "file").write_text("content")
+    (tmp_path / "of" / "file").chmod(0o666)
+    mine = Folder(tmp_path / "mine")
+    mine.take(Folder(tmp_path / "of"), ["file"])
+    (tmp_path / "of" / "file").write_text("changed")
+    assert mine.read("file") == b"content"
+
+
 def test_a_function_of_a_script_is_not_looked_for_in_a_working_folder_of_others(tmp_path, monkeypatch):
     """A module of anybody's name stands before all others there, and is imported into the driver."""
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each])

@@ -5,8 +5,13 @@ Must not know: sinks, epochs, decisions.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import logging
 import re
+import stat
 from collections.abc import Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +26,17 @@ from onceflow.connectors.database.statements import in_utc, insert_rows, named, 
 from onceflow.connectors.database.system import LOCK_TIMEOUT_S, Database
 from onceflow.connectors.database.target import Target
 from onceflow.errors import ConfigurationError
+from onceflow.processes import is_anothers, others_may_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
     from sqlalchemy.engine.interfaces import ReflectedColumn
 
+log = logging.getLogger(__name__)
+
+_JOURNALS = ("-journal", "-wal", "-shm")
+"""Of a database's name: what SQLite takes for its own, and for what the database is to hold, whoever has made it."""
 _EXACT_DIGITS = 15
 """What is declared a number is kept in 8 bytes: more digits would be rounded without a word."""
 _SKIPS = re.compile(r"\braise\s*\(\s*ignore\b", re.IGNORECASE)
@@ -57,9 +67,12 @@ class Sqlite(Database):
             )
 
     def settings(self, url: URL, *, lasting: bool) -> dict[str, Any]:
+        if lasting:
+            _tell_of_others(Path(str(url.database)).resolve())
         return {"poolclass": NullPool, "connect_args": {"timeout": LOCK_TIMEOUT_S}}
 
     def listen(self, engine: Engine) -> None:
+        event.listen(engine, "do_connect", _require_own_journals)
         event.listen(engine, "connect", self.begin_session)
         event.listen(engine, "begin", _begin_immediate)
 
@@ -157,6 +170,43 @@ class Sqlite(Database):
 
     def by_foreign_key(self, error: DBAPIError) -> bool:
         return "FOREIGN KEY constraint failed" in str(error.orig)
+
+
+def _require_own_journals(dialect: object, record: object, arguments: Sequence[Any], settings: object) -> None:  # noqa: ARG001 - SQLAlchemy calls it
+    """Refuse what another user has laid beside a database that he may not write to: SQLite would write it there.
+
+    Raises:
+        ConfigurationError: There is such a file, or a link.
+    """
+    path = Path(arguments[0]).resolve()
+    for beside in (path.with_name(path.name + ending) for ending in _JOURNALS):
+        with contextlib.suppress(OSError):  # it is not there; what else is wrong with the folder SQLite tells
+            about = beside.lstat()
+            is_file = stat.S_ISREG(about.st_mode)
+            if is_file and (not is_anothers(about) or (path.exists() and others_may_write(path))):
+                continue
+            raise ConfigurationError(
+                f"{beside} is {'of another user' if is_file else 'no file'}, and SQLite would take it for the "
+                f"journal of {path}",
+                harmless="always: the database was not opened",
+                cause="somebody who may write to the folder has laid it there, to have rows of his in the database; or "
+                "a job of another user writes to it, too",
+                action="remove it, unless that user's program is at work, and give the database a folder that nobody "
+                "else may write to",
+                file=str(beside),
+            )
+
+
+@functools.cache
+def _tell_of_others(path: Path) -> None:
+    with contextlib.suppress(OSError):  # a folder that is not there is told by SQLite
+        if others_may_write(path.parent):
+            log.warning(
+                "others may write to %s: what they lay beside %s as its journal SQLite takes for what the database is "
+                "to hold. Give it a folder of its user's",
+                path.parent,
+                path.name,
+            )
 
 
 def _begin_immediate(connection: Connection) -> None:

@@ -79,10 +79,12 @@ def _require(client: KafkaClient, topic: str) -> None:
             action="give the topic cleanup.policy=delete",
             topic=topic,
         )
-    if told.get("retention.ms", _FOR_EVER) != _FOR_EVER:
-        log.warning(
-            "topic %s keeps the audit's anchors for %s ms only (retention.ms): an audit finds nothing cut or written "
-            "anew before that",
-            topic,
-            told["retention.ms"],
-        )
+    for setting in ("retention.ms", "retention.bytes"):
+        if told.get(setting, _FOR_EVER) != _FOR_EVER:
+            log.warning(
+                "topic %s does not keep all of the audit's anchors (%s=%s): an audit finds nothing cut or written anew "
+                "of before those that it keeps, and whoever may write to it can push older ones out by many of his own",
+                topic,
+                setting,
+                told[setting],
+            )

@@ -51,14 +51,13 @@ def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int, begins: str
             try:
                 after = time.time()
                 seen = _look(client, name, begins)
-                if not isinstance(seen, KafkaRightsError):
+                if isinstance(seen, Description):
                     began = seen.start_ms / 1000
                     return min(0.0, began - before) if began < after else began - after
-                unseen = seen
                 # An abort moves the epoch: if the handle still counts, the transaction was open all the time. If not,
                 # a sweep of a job that runs, or the time-out, has ended it before it was seen.
-                if _add(client, handle, topic, begins):
-                    raise unseen
+                if seen is not None and _add(client, handle, topic, begins):
+                    raise seen
             finally:
                 transactions.abort(client, [handle])
         client.wait_a_little()
@@ -70,11 +69,14 @@ def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int, begins: str
     )
 
 
-def _look(client: KafkaClient, name: str, begins: str) -> Description | KafkaRightsError:
-    """The open transaction, or what is missing if it cannot be found."""
+def _look(client: KafkaClient, name: str, begins: str) -> Description | KafkaRightsError | None:
+    """The open transaction, or what is missing if it cannot be found; None where nobody answered."""
     saw = "our own open transaction is not in the broker's list"
     if name in transactions.list_ids(client, name):
-        found = transactions.describe(client, [name]).get(name)
+        described = transactions.describe(client, [name])
+        if name not in described:
+            return None
+        found = described[name]
         if found is not None:
             return found
         saw = "our own open transaction cannot be described"

@@ -28,6 +28,7 @@ from onceflow.errors import (
     KafkaRightsError,
     KafkaUnavailableError,
     PreCommitError,
+    advised,
 )
 from onceflow.findings import Checks
 from onceflow.twophase.messages import Evidence, Outcome, Reply
@@ -63,6 +64,7 @@ class KafkaCommitter(Committer, Inspectable):
         self._timeout_s = timeout_ms / 1000
         self._warned_epoch = -1
         self._refused: list[int] = []
+        self._ids: dict[str, str] = {}
 
     def inspection(self) -> KafkaInspection:
         """The job's transactions on the cluster, for operators' tools."""
@@ -100,6 +102,7 @@ class KafkaCommitter(Committer, Inspectable):
         with checks.one():
             self._marks.require_rights()
         checks.end()
+        self._ids = {name: topic.topic_id for name, topic in self._client.topics([self._topic]).items()}
 
     def _fly(self) -> None:
         # A name of its own, as an attempt: another start at this moment must not end our canary. Incarnation 0 is older
@@ -129,7 +132,21 @@ class KafkaCommitter(Committer, Inspectable):
                 action="make the topic again and start the job again",
                 topic=name,
             )
-        sealed = prepared.sealed(self._client.cluster_id, topics[name].topic_id)
+        now = topics[name].topic_id
+        if self._ids.setdefault(name, now) != now:
+            # A coordinator does not know it: the commit would be answered with success, and the rows would be missing.
+            raise PreCommitError(
+                f"topic {name} of sink {self._sink} was deleted and made again while the job ran: its id was "
+                f"{self._ids[name]} and is {now}",
+                harmless="for this epoch: nothing of it is visible, and the next start writes it into the new topic; "
+                "what the topic held is gone",
+                cause="somebody made it again, to empty it or with other settings",
+                action="start the job again; Kafka has removed the job's mark with the topic, and where no other sink "
+                f"keeps one, that start asks for {advised('claim')}. To have what is gone in the new topic as well, "
+                "begin a new job, where its sources still hold all of it",
+                topic=name,
+            )
+        sealed = prepared.sealed(self._client.cluster_id, now)
         return Participant(report.sink, str(sealed.handle), report.parts, sealed.to_json())
 
     def check(self, participants: Sequence[Participant], run: Run, age_s: float) -> str | None:
