@@ -48,15 +48,15 @@ def test_mariadb_by_key(check, keyed):
     check(keyed)
 
 
-def test_deletes(direct):
+def test_deletes(keyed):
     """A marked row deletes the one of its key, and others stay."""
-    with Trial(direct) as t:
+    with Trial(keyed) as t:
         start, keys = t.start(), t.keys()
         for epoch, (word, of) in enumerate([("one", keys), ("gone", keys[:2]), ("two", keys[1:2])]):
             prepared = start.seal([start.report(start.put(of, word, epoch=epoch), of)], epoch)
             assert start.committer.check(prepared, start.run(epoch), 0.0) is None
             t.commit(start, prepared)
-        said = {key: word for key, word in direct.says().items() if key in keys}
+        said = {key: word for key, word in keyed.says().items() if key in keys}
         assert said == {keys[1]: "two"} | dict.fromkeys(keys[2:], "one")
 
 
