@@ -23,7 +23,7 @@ from onceflow.checkpoint.place import Place
 from onceflow.operations.savepoints.writing import create, dispose, export
 from onceflow.spark.session import PINNED
 from onceflow.twophase.layout import Layout
-from onceflow.twophase.records import Planned
+from onceflow.twophase.records import LayoutRecord
 
 ROWS, EPOCHS, ROUNDS = 800_000, 4, 5
 RESULTS = Path(__file__).resolve().parent / "results" / "savepoint.json"
@@ -65,7 +65,7 @@ def main() -> None:
         place.records.make()
         create_identity(place.ours, JobIdentity("0" * 12, place.uri, "none", "onceflow"))
         place.journal.start("0" * 12)
-        place.journal.append(Planned(1, Layout()))
+        place.journal.append(LayoutRecord(1, Layout()))
         runs = []
         for number in range(ROUNDS):
             to = root / f"savepoint-{number}"

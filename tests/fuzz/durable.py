@@ -55,8 +55,8 @@ from onceflow.twophase.records import (
     Claim,
     Decide,
     HistoryError,
+    LayoutRecord,
     Newest,
-    Planned,
     Recut,
     Replay,
     ReplayBegin,
@@ -521,7 +521,7 @@ def _journal_seeds() -> list[bytes]:
         Recut(1, 7, 3), Skip(1, 7, offsets, offsets), Void(1, 7), ReplayBegin(1, 7, 1),
         Decide(1, 7, offsets, ("alerts",), (of,), 5, '{"sinks":{}}', (newest,)),
         Replay(1, 7, 1, "parts", (of,), (who,), '{"sinks":{}}'), Resolve(1, 7, "give-up-rows", (who,), "ann", "gone"),
-        Planned(1, checkpoints.LAYOUT),
+        LayoutRecord(1, checkpoints.LAYOUT),
     )  # fmt: skip
     rare = [encode(JournalEntry(place, "0" * 32, 1, record)) for record in made]
     return unsealed([*kept("*/onceflow/journal/*.json", 8), *rare])

@@ -49,7 +49,7 @@ from onceflow.twophase.messages import (
     Unanswered,
     Voided,
 )
-from onceflow.twophase.records import Decide, History, Planned, Start
+from onceflow.twophase.records import Decide, History, LayoutRecord, Start
 from onceflow.twophase.state import TABLE, Input, State
 from tests.simulation import sim_driver, sim_operator
 from tests.simulation.checks import JOB
@@ -492,7 +492,7 @@ def _layouts_forgotten() -> list[Patches]:
     real = History.recalled
 
     def recalled(self: History, record: Any) -> History:
-        return self if isinstance(record, Planned) else real(self, record)
+        return self if isinstance(record, LayoutRecord) else real(self, record)
 
     return [mock.patch.object(History, "recalled", recalled)]
 

@@ -87,7 +87,7 @@ from onceflow.twophase.messages import (
     TakenOver,
 )
 from onceflow.twophase.participants import Part, Participant, ParticipantId, PartId, TaskReport, miscounted, parts_of
-from onceflow.twophase.records import Decide, Planned, Replay, Resolve, Start
+from onceflow.twophase.records import Decide, LayoutRecord, Replay, Resolve, Start
 from onceflow.twophase.state import State
 from tests.simulation.checks import JOB, OF_DATABASE, PREFIX, TIMEOUT_S, Lost, Row, Watch
 from tests.simulation.edits import Job, Output, Place, Topic, from_text, in_positions, to_text
@@ -514,7 +514,7 @@ class Scene:
         self.watch.read_again((place, entry.record) for place, entry in left)
         self.job.planned = ()
         for _, entry in left:
-            if isinstance(entry.record, Planned):
+            if isinstance(entry.record, LayoutRecord):
                 self.job.laid(entry.record.layout)
 
     # -- what a process is given ------------------------------------------------------------------------------------
@@ -596,7 +596,7 @@ class Scene:
             self.watch.lost(self.lost())
         if isinstance(entry.record, Decide) and self.world.current is not None and self.databases:
             self.watch.decided_from(self.rules[self.world.current.name].checked_from, entry.record)
-        if isinstance(entry.record, Planned):
+        if isinstance(entry.record, LayoutRecord):
             self.job.laid(entry.record.layout)
         if isinstance(entry.record, Decide):
             self.job.went_on()

@@ -20,7 +20,7 @@ from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
-from onceflow.twophase.records import Decide, Planned
+from onceflow.twophase.records import Decide, LayoutRecord
 from tests.support.keyed_rows import kept, of_rows
 from tests.support.xx64 import MASK, of_record
 
@@ -51,7 +51,7 @@ class World:
         begins = (lambda _: '{"in":{"0":0}}') if self.knows_its_beginning else (lambda _: "")
         trail = Trail(Store(self.folder / "onceflow" / "audit"), key=self.key, begins=begins)
         self.journal.audited(trail, json.dumps(about))
-        assert self.journal.append(Planned(1, LAYOUT)) == Appended()
+        assert self.journal.append(LayoutRecord(1, LAYOUT)) == Appended()
 
     def prepare(self, rows):
         """Write rows in one transaction, which stays open; what its writer prepared."""

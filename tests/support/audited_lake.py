@@ -11,7 +11,7 @@ from onceflow.testing.trial import Start
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import Appended, Reply
 from onceflow.twophase.participants import Part, TaskReport
-from onceflow.twophase.records import Decide, Planned
+from onceflow.twophase.records import Decide, LayoutRecord
 from tests.support.audited_table import JOB, signed
 from tests.support.keyed_rows import KEY, kept, of_rows
 from tests.support.xx64 import MASK, of_record, xx64
@@ -31,7 +31,7 @@ class FilledLake:
         self.to = self.sink.destination
         about = json.dumps({"sinks": {self.sink.name: {"destination": self.to, "columns": COLUMNS, "fields": COLUMNS}}})
         self.journal.audited(Trail(Store(folder / "onceflow" / "audit"), key=KEY), about)
-        assert self.journal.append(Planned(1, Layout())) == Appended()
+        assert self.journal.append(LayoutRecord(1, Layout())) == Appended()
         self.start = Start(world, JOB)
         self.start.committer.preflight()
         for number, keys in enumerate(epochs):

@@ -15,7 +15,7 @@ from onceflow.storage.store import Store
 from onceflow.testing.trial import Start, World
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import Appended, Reply
-from onceflow.twophase.records import Decide, Planned, Resolve
+from onceflow.twophase.records import Decide, LayoutRecord, Resolve
 from tests.support.keyed_rows import kept, of_rows
 from tests.support.xx64 import of_columns, xx64
 
@@ -76,7 +76,7 @@ class Filled:
         self.journal.start(JOB)
         about = json.dumps({"sinks": {"payments": {"destination": "payments", "columns": [], "fields": FIELDS}}})
         self.journal.audited(Trail(Store(folder / "onceflow" / "audit"), key=audit_key), about)
-        assert self.journal.append(Planned(1, Layout())) == Appended()
+        assert self.journal.append(LayoutRecord(1, Layout())) == Appended()
         self.start = Start(Payments(url, key), JOB)
         for number, keys in enumerate(epochs):
             self.epoch(number, keys)

@@ -20,7 +20,7 @@ from onceflow.spark.locations import folder_at, place_at
 from onceflow.storage.tree import Folder, folder_of
 from onceflow.twophase.layout import Layout, LayoutSource, StateOperator, Topic
 from onceflow.twophase.participants import Part, Participant
-from onceflow.twophase.records import Decide, Planned
+from onceflow.twophase.records import Decide, LayoutRecord
 
 JOB = "0123456789ab"
 LAYOUT = Layout(
@@ -51,7 +51,7 @@ def make(folder: Path, epochs: int, *, state: bool = True, decide: bool = True, 
     write(folder / "metadata", json.dumps({"id": "the query"}))
     write(folder / "sources" / "0" / "0", '\0v1\n{"payments":{"0":0,"1":0}}')
     place.journal.start(JOB)
-    place.journal.append(Planned(1, LAYOUT))
+    place.journal.append(LayoutRecord(1, LAYOUT))
     if state:
         told = {"operatorInfo": {"operatorId": 0}, "stateStoreInfo": [{"storeName": "default", "numPartitions": 2}]}
         write(folder / "state" / "0" / "_metadata" / "metadata", "v1\n" + json.dumps(told))
@@ -128,7 +128,7 @@ def copied(place: Place, local: Path, epochs: int) -> Place:
     place.records.make()
     create_identity(place.ours, JobIdentity(JOB, place.uri, "cluster", "onceflow"))
     place.journal.start(JOB)
-    place.journal.append(Planned(1, LAYOUT))
+    place.journal.append(LayoutRecord(1, LAYOUT))
     for epoch in range(epochs):
         place.journal.append(Decide(1, epoch, offsets(epoch), ("alerts",), ()))
     return place

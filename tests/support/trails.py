@@ -8,7 +8,7 @@ from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
-from onceflow.twophase.records import Decide, Planned
+from onceflow.twophase.records import Decide, LayoutRecord
 
 JOB = "a" * 12
 
@@ -48,7 +48,7 @@ class Started:
         self.journal = Journal(records, retain=retain)
         self.history = self.journal.start(JOB)
         self.journal.audited(Trail(store(self.folder), **{"begins": begins} | trail), about)
-        self.append(Planned(self.history.incarnation, LAYOUT))
+        self.append(LayoutRecord(self.history.incarnation, LAYOUT))
 
     def append(self, record):
         assert self.journal.append(record) == Appended()

@@ -20,7 +20,7 @@ from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import (
     Decide,
     DecidedEpoch,
-    Planned,
+    LayoutRecord,
     Record,
     Replay,
     ReplayBegin,
@@ -72,7 +72,7 @@ def finished(records: Mapping[int, Record], after: int) -> Iterator[Finished]:
         match record:
             case Start():
                 job_id = record.job_id
-            case Planned():
+            case LayoutRecord():
                 layout = record.layout
             case Decide():
                 if now is not None and now.first > after:

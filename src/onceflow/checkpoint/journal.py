@@ -33,8 +33,8 @@ from onceflow.twophase.records import (
     DecidedEpoch,
     History,
     HistoryError,
+    LayoutRecord,
     Newest,
-    Planned,
     Record,
     Replay,
     Skip,
@@ -480,7 +480,7 @@ class Journal:
 
     def _purge(self) -> None:
         kept_from = self._tail_kept_from
-        stays = max((p for p, r in self._index.items() if p < kept_from and isinstance(r, Planned)), default=0)
+        stays = max((p for p, r in self._index.items() if p < kept_from and isinstance(r, LayoutRecord)), default=0)
         old = {p: r for p, r in self._index.items() if p < kept_from and p != stays and not isinstance(r, Start)}
         if len(old) < max(1, self._retain // 2):
             return  # receipts are written for many at once

@@ -16,8 +16,8 @@ from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import (
     Claim,
     Decide,
+    LayoutRecord,
     Newest,
-    Planned,
     Record,
     Recut,
     Replay,
@@ -78,7 +78,7 @@ def decode(data: bytes, slot: int) -> JournalEntry:
 
 _KINDS: dict[type, str] = {
     Start: "start",
-    Planned: "layout",
+    LayoutRecord: "layout",
     Recut: "recut",
     Skip: "skip",
     Decide: "decide",
@@ -96,7 +96,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
             told |= {"systems": dict(systems)} if systems else {}
             told |= {"left": _newest_to_json(left)} if left else {}
             return told if claim is None else told | _claim_to_json(claim)
-        case Planned(incarnation, layout):
+        case LayoutRecord(incarnation, layout):
             return {"incarnation": incarnation, "layout": asdict(layout)}
         case Recut(incarnation, epoch, limit):
             return {"incarnation": incarnation, "epoch": epoch, "limit": limit}
@@ -227,7 +227,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         {str(sink): str(system) for sink, system in v.get("systems", {}).items()},
         _newest(v.get("left", ())),
     ),
-    "layout": lambda v: Planned(int(v["incarnation"]), _layout(v["layout"])),
+    "layout": lambda v: LayoutRecord(int(v["incarnation"]), _layout(v["layout"])),
     "recut": lambda v: Recut(int(v["incarnation"]), int(v["epoch"]), int(v["limit"])),
     "skip": lambda v: Skip(int(v["incarnation"]), int(v["epoch"]), str(v["before"]), str(v["offsets"])),
     "void": lambda v: Void(int(v["incarnation"]), int(v["epoch"])),

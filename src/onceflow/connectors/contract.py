@@ -5,7 +5,7 @@ Must not know: any particular sink or source, the journal, how Spark runs tasks.
 Who calls what, when, and what is not promised:
 
 * ``Sink`` is a description in the driver: nothing is open in it, and one may serve several jobs and starts.
-  ``columns`` is called once for each start.
+  ``columns`` may be called more than once for a start, and gives the same.
 * ``SinkConnection`` is one start's; ``writer_factory`` gives what is sent to tasks.
 * ``Writer`` lives in a task, one for each shard that has rows. One thread calls it, in the order ``write``*, then
   ``prepare`` or ``abort``. A task may die at any point and be run again, also while the first one still runs.
@@ -397,13 +397,13 @@ class SinkConnection(ABC):
     """A sink that is connected, for one start of a job; all that the start has found out about it is kept here.
 
     Attributes:
-        system_id: The system's lasting id, which no other system has; not empty, and without a comma. Of a sink that
-            takes no part in the decision nobody asks it.
+        system_id: The system's lasting id, which no other system has, without a comma; "" only of a sink that takes no
+            part in the decision.
         is_there: Whether what rows go to is there. Where not, ``make_output`` makes it, and only then can it be proven
             that the job may write there.
     """
 
-    system_id: str
+    system_id: str = ""
     is_there: bool = True
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -416,7 +416,7 @@ class SinkConnection(ABC):
 
         Nothing is made before: only here is all accepted that the plan is refused for.
 
-        What can be told without the system is ``Sink.columns``'s to tell, before anything is connected.
+        What can be told without the system is ``Sink.columns``'s to tell.
 
         Args:
             fields: The columns of the output's DataFrame.

@@ -1,6 +1,6 @@
 """A job's marks outside its checkpoint: written beside its epochs, in a thread of their own, best effort.
 
-Must not know: what an epoch is, where a sink keeps a mark, who compares it (``ownership`` does).
+Must not know: what an epoch is, where a sink keeps a mark, who compares it (``launch.marked`` does).
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Outputs:
         self.together = ""
         """Which branches are read together, by their places: what an origin is of, beside what was read."""
         self.query = self._encoded(mode).withColumn(PARTITION, F.spark_partition_id())
-        """The one streaming DataFrame to start: what ``sink.shard.Task`` gets of each row."""
+        """The one streaming DataFrame to start: what ``task.Task`` gets of each row."""
 
     def fields(self, sink: Sink) -> StructType:
         """The columns of a sink's DataFrame."""

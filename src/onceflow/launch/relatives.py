@@ -25,9 +25,9 @@ _opened = partial(place_at, retain=1 << 31)  # it is read, and nothing of it is 
 
 
 def targets_of(sinks: Iterable[Sink], connections: Mapping[str, SinkConnection]) -> tuple[WriteTarget, ...]:
-    """Where a job's sinks write. One that takes no part in the decision need not say which system it is."""
+    """Where a job's sinks write."""
     return tuple(
-        WriteTarget(sink.name, getattr(connections[sink.name], "system_id", ""), sink.destination, sink.participates)
+        WriteTarget(sink.name, connections[sink.name].system_id, sink.destination, sink.participates)
         for sink in sinks
         if sink.name in connections
     )

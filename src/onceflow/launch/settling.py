@@ -1,4 +1,4 @@
-"""The last steps of a start: the driver is told what it runs, and Spark's query begins.
+"""Steps of a start that are about its query: nothing else runs it, the driver is told what it runs, Spark begins.
 
 Must not know: the rules of the commit, whose the checkpoint is.
 """

@@ -13,7 +13,7 @@ from onceflow.checkpoint.identity import JobIdentity, read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection
 from onceflow.connectors.source_contract import Source, SourceConnection
-from onceflow.errors import OnceflowError
+from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.findings import Checks
 from onceflow.launch.marked import require_not_lost, require_not_rewound
 from onceflow.launch.ownership import identify
@@ -187,13 +187,25 @@ def connected(sinks: Iterable[Sink], how: Callable[[Sink], SinkConnection]) -> d
         for sink in sinks:
             if sink.name not in connections:  # two of one name are refused where outputs are put together
                 with checks.one():
-                    connections[sink.name] = how(sink)
+                    connections[sink.name] = connection = how(sink)
+                    _require_id(sink, connection)
         checks.end()
     except BaseException:
         for connection in connections.values():
             connection.close()
         raise
     return connections
+
+
+def _require_id(sink: Sink, connection: SinkConnection) -> None:
+    if sink.participates and (not connection.system_id or "," in connection.system_id):
+        raise ConfigurationError(
+            f"sink {sink.name} does not say which system it writes to: its connection's system_id is "
+            f"{connection.system_id!r}",
+            cause="by it a checkpoint knows its systems again, and a system that was exchanged is noticed",
+            action="give the connection of this class an id that the system keeps, without a comma",
+            sink=sink.name,
+        )
 
 
 def require_beside(connections: Mapping[str, SinkConnection]) -> None:

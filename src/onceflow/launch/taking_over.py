@@ -1,4 +1,4 @@
-"""Taking over a checkpoint: what is decided is finished first; then whose it is, what is claimed, and the driver.
+"""Steps of a start that are about its checkpoint: it is whole, what is decided is finished, whose it is, the driver.
 
 Must not know: the rules of the commit, Spark, what the plan is.
 """

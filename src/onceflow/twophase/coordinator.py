@@ -84,7 +84,7 @@ from onceflow.twophase.records import (
     DecidedEpoch,
     History,
     HistoryError,
-    Planned,
+    LayoutRecord,
     Recut,
     Replay,
     ReplayBegin,
@@ -475,8 +475,8 @@ class Coordinator:
             tuple(sorted(m.visible)),
         )
 
-    def _planned(self) -> Planned:
-        return Planned(self.memory.history.incarnation, self.memory.layout)
+    def _planned(self) -> LayoutRecord:
+        return LayoutRecord(self.memory.history.incarnation, self.memory.layout)
 
     def _replay_begin(self) -> ReplayBegin:
         replays = self.memory.undone.replays if self.memory.undone else 0

@@ -75,7 +75,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class LayoutRecord:
     """What stands at Spark's positions from here on: at each start, and when a source has grown since."""
 
     incarnation: int
@@ -183,7 +183,7 @@ class Resolve:
     why: str
 
 
-Record = Start | Planned | Decide | Void | ReplayBegin | Replay | Resolve | Recut | Skip
+Record = Start | LayoutRecord | Decide | Void | ReplayBegin | Replay | Resolve | Recut | Skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +348,7 @@ class History:
         match record:
             case Void():
                 return self
-            case Planned():
+            case LayoutRecord():
                 return replace(self, layout=record.layout)
             case Decide():
                 return self._decide(record)
@@ -366,7 +366,7 @@ class History:
                 claimed = record.incarnation if record.claim else before.claimed
                 systems = {**before.systems, **record.systems}
                 return replace(self, job_id=record.job_id, claimed=claimed, systems=systems)
-            case Planned():
+            case LayoutRecord():
                 return replace(self, layout=record.layout)
         return self
 

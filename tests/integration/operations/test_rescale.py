@@ -20,7 +20,7 @@ from onceflow.spark import internals
 from onceflow.spark import repartition as repartitioning
 from onceflow.spark.session import PINNED
 from onceflow.twophase.layout import Layout, LayoutSource
-from onceflow.twophase.records import Planned
+from onceflow.twophase.records import LayoutRecord
 from tests.support import checkpoints
 from tests.support.counting import NEEDS_PROTOBUF, Counting
 
@@ -145,7 +145,7 @@ def saved(session, tmp_path: Path, plan) -> Place:
     place.journal.start(checkpoints.JOB)
     stand = len(positions(place.checkpoint.offsets(2)))
     sources = tuple(LayoutSource(("out",), "", f"files {i}", str(i), same_as=i) for i in range(stand))
-    place.journal.append(Planned(1, Layout(sources)))
+    place.journal.append(LayoutRecord(1, Layout(sources)))
     create(place, tmp_path / "two")
     return place
 

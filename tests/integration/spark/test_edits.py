@@ -23,7 +23,7 @@ from onceflow.checkpoint.journal_codec import decode, encode
 from onceflow.errors import CheckpointConflictError
 from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout
-from onceflow.twophase.records import Planned
+from onceflow.twophase.records import LayoutRecord
 from tests.support.harness import read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -657,7 +657,7 @@ def rewrite(checkpoint: Any, change: Callable[[Layout], Layout]) -> None:
     journal = Store(checkpoint / "onceflow" / "journal")
     names = [name for name in journal.names() if name.endswith(".json")]
     entries = [(name, decode(journal.read(name), int(name.removesuffix(".json")))) for name in names]
-    layouts = [(name, entry, entry.record) for name, entry in entries if isinstance(entry.record, Planned)]
+    layouts = [(name, entry, entry.record) for name, entry in entries if isinstance(entry.record, LayoutRecord)]
     for name, entry, record in layouts:
         journal.replace(name, encode(replace(entry, record=replace(record, layout=change(record.layout)))))
     assert layouts

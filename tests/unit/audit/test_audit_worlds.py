@@ -31,7 +31,7 @@ from onceflow.storage.store import Store
 from onceflow.testing.trial import Start
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import Appended, Reply
-from onceflow.twophase.records import Decide, Planned
+from onceflow.twophase.records import Decide, LayoutRecord
 from tests.support.audited_table import FIELDS, JOB, Payments, signed
 from tests.support.keyed_rows import KEY, kept, of_rows
 from tests.support.xx64 import xx64
@@ -50,7 +50,7 @@ class Driver:
         forward = ForwardKey.read(world.forward)
         trail = Trail(Store(world.folder / "onceflow" / "audit"), key=KEY, forward=forward, begins=lambda _: "{}")
         self.journal.audited(trail, ABOUT)
-        assert self.journal.append(Planned(self.incarnation, Layout())) == Appended()
+        assert self.journal.append(LayoutRecord(self.incarnation, Layout())) == Appended()
         told = Auditing.from_environment({"ONCEFLOW_AUDIT_ANCHOR": str(world.anchors)})
         self.anchoring = Anchoring(self.journal, place_for(told, []), "bank")
         self.journal.keep_receipts()

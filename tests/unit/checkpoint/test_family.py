@@ -16,7 +16,7 @@ from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, Che
 from onceflow.launch import relatives
 from onceflow.operations.savepoints import restoring, resuming
 from onceflow.twophase.layout import Layout
-from onceflow.twophase.records import Planned
+from onceflow.twophase.records import LayoutRecord
 from tests.support import checkpoints
 from tests.support.advice import parts_of
 
@@ -236,7 +236,7 @@ def test_of_a_plan_without_state_nothing_is_left_behind(tmp_path):
         shutil.rmtree(old.checkpoint.folder)
         assert "how many rows is not known here; and the watermark." in restoring.left_behind(path, manifest)
     plain = checkpoints.make(tmp_path / "plain", 1)
-    plain.journal.append(Planned(1, Layout(checkpoints.LAYOUT.sources)))
+    plain.journal.append(LayoutRecord(1, Layout(checkpoints.LAYOUT.sources)))
     checkpoints.run(plain, 1)
     with resuming.opened(f"{tmp_path / 'plain'}@1", tmp_path / "new") as (path, manifest):
         assert restoring.left_behind(path, manifest) == ""

@@ -24,8 +24,8 @@ from onceflow.twophase.records import (
     Choice,
     Claim,
     Decide,
+    LayoutRecord,
     Newest,
-    Planned,
     Record,
     Recut,
     Replay,
@@ -431,7 +431,7 @@ LAYOUTS = st.builds(
 )
 RECORDS = st.one_of(
     st.builds(Start, NUMBERS, TEXTS),
-    st.builds(Planned, NUMBERS, LAYOUTS),
+    st.builds(LayoutRecord, NUMBERS, LAYOUTS),
     st.builds(Recut, NUMBERS, EPOCHS, st.integers(1, 10**9)),
     st.builds(Skip, NUMBERS, EPOCHS, TEXTS, TEXTS),
     st.builds(Void, NUMBERS, EPOCHS),
@@ -688,7 +688,7 @@ def test_a_record_that_may_not_survive_a_power_cut_is_not_appended(store):
 def test_job_and_layout_survive_every_purge(store, retain):
     """They stand in old records: whatever number of decisions is kept, a reader knows both."""
     journal, history = started(store, retain=retain)
-    assert journal.append(Planned(1, LAYOUT)) == Appended()
+    assert journal.append(LayoutRecord(1, LAYOUT)) == Appended()
     for epoch in range(8):
         finish(journal, decide(history, epoch))
         found, _ = Journal(store).history()
@@ -701,15 +701,15 @@ def test_a_layout_is_kept_as_long_as_its_epochs(store):
     """A source grew: what stood before goes with the last of the epochs that it was for, and none before it."""
     journal, history = started(store, retain=4)
     grown = replace(LAYOUT, states=())
-    journal.append(Planned(1, LAYOUT))
+    journal.append(LayoutRecord(1, LAYOUT))
     for epoch in range(6):
         finish(journal, decide(history, epoch))
-    journal.append(Planned(1, grown))
+    journal.append(LayoutRecord(1, grown))
     told = []
     for epoch in range(6, 14):
         finish(journal, decide(history, epoch))
         oldest = Journal(store).decided_epochs(JOB)[0].epoch
-        layouts = [e.record.layout for e in Journal(store).up_to(oldest)[0] if isinstance(e.record, Planned)]
+        layouts = [e.record.layout for e in Journal(store).up_to(oldest)[0] if isinstance(e.record, LayoutRecord)]
         told.append((oldest, layouts[-1]))
     assert told[0] == (2, LAYOUT)
     assert told[-1] == (9, grown)
@@ -721,13 +721,13 @@ def test_only_the_newest_layout_is_kept(store):
     """A source grew: what stood before goes with the epochs that it was for."""
     journal, history = started(store, retain=1)
     grown = replace(LAYOUT, states=())
-    journal.append(Planned(1, LAYOUT))
+    journal.append(LayoutRecord(1, LAYOUT))
     finish(journal, decide(history, 0))
-    journal.append(Planned(1, grown))
+    journal.append(LayoutRecord(1, grown))
     for epoch in range(1, 5):
         finish(journal, decide(history, epoch))
     entries = Journal(store).read()
-    assert [e.record.layout for e in entries if isinstance(e.record, Planned)] == [grown]
+    assert [e.record.layout for e in entries if isinstance(e.record, LayoutRecord)] == [grown]
     assert Journal(store).history()[0].layout == grown
 
 
@@ -738,7 +738,7 @@ def test_another_jobs_start_begins_a_history_of_its_own(store, retain):
     The new one goes on from the same offsets and state: what stands at which position is as it was.
     """
     old, history = started(store, retain=retain)
-    old.append(Planned(1, LAYOUT))
+    old.append(LayoutRecord(1, LAYOUT))
     for epoch in range(3):
         old.append(decide(history, epoch))
     new, history = started(store, retain=retain, job_id=OTHER)
@@ -757,16 +757,16 @@ def test_another_jobs_start_begins_a_history_of_its_own(store, retain):
 def test_the_new_jobs_layout_takes_the_old_ones_place(store):
     """Two layouts of two jobs: the newest start's is told, also when its record is the only one that is left."""
     old, history = started(store, retain=1)
-    old.append(Planned(1, LAYOUT))
+    old.append(LayoutRecord(1, LAYOUT))
     old.append(decide(history, 0))
     new, _ = started(store, retain=1, job_id=OTHER)
     other = replace(LAYOUT, states=())
-    new.append(Planned(2, other))
+    new.append(LayoutRecord(2, other))
     for epoch in range(1, 5):
         finish(new, Decide(2, epoch, "o", ("s",), ONE))
     found, entries = Journal(store).history()
     assert (found.job_id, found.layout) == (OTHER, other)
-    assert sum(isinstance(e.record, Planned) for e in entries) == 1
+    assert sum(isinstance(e.record, LayoutRecord) for e in entries) == 1
 
 
 # -- a journal that another one took the place of ---------------------------------------------------------------------

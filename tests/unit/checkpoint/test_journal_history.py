@@ -16,7 +16,7 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
-from onceflow.twophase.records import Decide, History, Planned, Recut, Replay, ReplayBegin, Resolve, Skip, Void
+from onceflow.twophase.records import Decide, History, LayoutRecord, Recut, Replay, ReplayBegin, Resolve, Skip, Void
 from tests.simulation.fake_files import FakeStore, Files
 
 WHO = tuple((sink, n) for sink in ("a", "b") for n in (0, 1))
@@ -63,7 +63,7 @@ class Job:
 
     def plan(self, partitions):
         source = LayoutSource(("a", "b"), "cluster", "topic in", "path", (Topic("in", "id", partitions + 1),))
-        self.append(Planned(self.history.incarnation, Layout((source,))))
+        self.append(LayoutRecord(self.history.incarnation, Layout((source,))))
 
     def recut(self, limit):
         self.append(Recut(self.history.incarnation, self.next_epoch, limit + 1))

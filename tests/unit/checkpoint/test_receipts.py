@@ -13,7 +13,7 @@ from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
 from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import Appended
-from onceflow.twophase.records import Decide, Planned, Replay, ReplayBegin, Resolve, Void
+from onceflow.twophase.records import Decide, LayoutRecord, Replay, ReplayBegin, Resolve, Void
 from tests.simulation.fake_files import FakeStore, Files
 from tests.support.histories import participant
 
@@ -44,7 +44,7 @@ def in_memory():
         ),
         (Void(2, 7), None),
         (ReplayBegin(2, 7, 1), None),
-        (Planned(2, Layout()), None),
+        (LayoutRecord(2, Layout()), None),
     ],
 )
 def test_a_receipt_says_which_rows_were_decided(record, expected):

@@ -600,7 +600,7 @@ def test_what_answers_as_no_job_does_is_none(changed, tmp_path, monkeypatch):
         theirs.sendall(json.dumps(job | changed).encode() + b"\n")
         line = ours.makefile("rb")
         monkeypatch.setattr(client.socket, "socket", lambda *_: Answering(line))
-        assert client._told(tmp_path / "1-0.sock", "standing") is None
+        assert client._answer(tmp_path / "1-0.sock", "standing") is None
 
 
 class Answering:

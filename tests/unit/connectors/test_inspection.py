@@ -20,7 +20,7 @@ from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended, Outcome
 from onceflow.twophase.participants import Participant
-from onceflow.twophase.records import Decide, Planned, Start
+from onceflow.twophase.records import Decide, LayoutRecord, Start
 from tests.simulation.fake_broker import FakeClient
 from tests.support.histories import part, read_history
 from tests.support.ledger_job import HEAD, KafkaOut, LedgerJob
@@ -130,7 +130,9 @@ def test_a_sink_without_the_optional_part_is_not_looked_at(tmp_path):
 
 def test_what_the_sources_read_is_looked_for_on_the_sinks_systems(job):
     """By Spark's newest offsets; of a position that no sink's system understands, the layout tells the topics."""
-    job.append(Planned(1, Layout((reads("a-cluster", same_as=0), LayoutSource(("ledger",), "", "rate", "", (), 1)))))
+    job.append(
+        LayoutRecord(1, Layout((reads("a-cluster", same_as=0), LayoutSource(("ledger",), "", "rate", "", (), 1))))
+    )
     (job.folder / "offsets").mkdir()
     (job.folder / "offsets" / "0").write_text(HEAD + at(5) + "\n17")
     listed = take_inventory(job.operator())
@@ -167,7 +169,7 @@ def resolving(tmp_path, monkeypatch, layout, before, decided):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "0").write_text(text)
     prepared = Participant("out", "h", (part(0, sink="out"),), {"id": "not read here"})
-    for record in (Planned(1, Layout(layout)), Decide(1, 1, HEAD + decided, ("out",), (prepared,))):
+    for record in (LayoutRecord(1, Layout(layout)), Decide(1, 1, HEAD + decided, ("out",), (prepared,))):
         assert place.journal.append(record) == Appended()
     monkeypatch.setattr(offsets, "bounds", lambda _, wanted, **__: dict.fromkeys(wanted, Bounds(100, 200)))
     with Operator(Checkpointing(tmp_path), "onceflow", [KafkaOut()]) as operator:

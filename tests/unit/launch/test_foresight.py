@@ -13,7 +13,7 @@ from onceflow.launch.systems import look_at_systems
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended
-from onceflow.twophase.records import Decide, Planned
+from onceflow.twophase.records import Decide, LayoutRecord
 from tests.support.orders import Alerts, Orders
 from tests.support.starts import ONE, Listed, done, place_of, started, undone_of
 
@@ -96,7 +96,7 @@ def test_what_the_checkpoint_knows_is_left_to_the_start(tmp_path):
     _, place = started(tmp_path, 0)
     done(tmp_path, 0)
     layout = Layout((LayoutSource(("s",), "one", "topic orders", "", (Topic("orders", "id", 1),)),))
-    assert place.journal.append(Planned(1, layout)) == Appended()
+    assert place.journal.append(LayoutRecord(1, layout)) == Appended()
     look(tmp_path, [], [source := Orders()])
     assert source.asked == [(source, "", "", ["orders"])]
 

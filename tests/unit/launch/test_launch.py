@@ -30,12 +30,13 @@ from onceflow.launch.limit import epoch_limit
 from onceflow.launch.marked import require_not_rewound, tell_of_moved
 from onceflow.launch.ownership import require_complete
 from onceflow.launch.request import StartRequest
+from onceflow.launch.systems import connected
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, LayoutSource
 from onceflow.twophase.messages import Appended, Reply, Superseded
-from onceflow.twophase.records import Decide, Planned, Recut
+from onceflow.twophase.records import Decide, LayoutRecord, Recut
 from tests.support.histories import participant
 from tests.support.starts import (
     ONE,
@@ -158,7 +159,7 @@ def test_a_sink_that_goes_elsewhere_is_told(tmp_path, caplog):
     identity, place = started(tmp_path)
     incarnation = place.journal.history()[0].incarnation
     layout = Layout((LayoutSource(("moved", "stays"), "", "topic clicks", "path"),))
-    assert place.journal.append(Planned(incarnation, layout)) == Appended()
+    assert place.journal.append(LayoutRecord(incarnation, layout)) == Appended()
     assert place.journal.append(Decide(incarnation, 0, "v1\n0", ("moved", "stays"), ONE)) == Appended()
     kept = Mark(1, place.journal.start_nonce, 0).dumps()
     history = place.journal.history()[0]
@@ -841,7 +842,7 @@ def test_several_sources_share_an_epoch(tmp_path):
     """Spark gives each source a limit of its own."""
     _, place = started(tmp_path)
     sources = tuple(LayoutSource((name,), "", "topic t", name) for name in "abc")
-    place.journal.append(Planned(1, Layout(sources)))
+    place.journal.append(LayoutRecord(1, Layout(sources)))
     assert limit_of(tmp_path, Expiring(900)) == EpochLimit(300_000)
 
 
@@ -853,3 +854,20 @@ def test_after_an_epoch_that_was_too_long_every_source_reads_less(tmp_path, capl
     assert "at most 70 records" in caplog.text
     place.journal.append(Decide(1, 0, "v1", ("s",), ONE, 5))
     assert limit_of(tmp_path, Expiring(900)).most is None
+
+
+@pytest.mark.parametrize("system", ["", "one,other"])
+def test_a_sink_that_takes_part_says_which_system_it_is(system):
+    """A checkpoint knows its systems by their ids, and keeps them with commas between; all that is open is closed."""
+    sinks, closed = [Listed("a", "one", []), Listed("b", system, [])], []
+
+    def attach(sink):
+        connection = sink.attach()
+        connection.close = lambda: closed.append(sink.name)
+        return connection
+
+    with pytest.raises(ConfigurationError, match="sink b does not say which system it writes to"):
+        connected(sinks, attach)
+    assert closed == ["a", "b"]
+    sinks[1].guarantee = Guarantee.IDEMPOTENT_UPSERT
+    assert set(connected(sinks, attach)) == {"a", "b"}

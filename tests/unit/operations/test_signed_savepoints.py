@@ -16,7 +16,7 @@ from onceflow.operations.savepoints import reading, restoring, resuming, signing
 from onceflow.storage import envelope
 from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout
-from onceflow.twophase.records import Planned
+from onceflow.twophase.records import LayoutRecord
 from tests.support import checkpoints
 from tests.support.keyed_rows import KEY
 
@@ -107,7 +107,7 @@ def test_a_journal_that_is_changed_behind_its_check_is_not_taken(made, tmp_path)
     """What stands at a new job's positions is read of it; an entry is whole by its checksum, which anybody makes."""
     manifest = reading.verify(made, KEY)
     journal = made / "files" / "onceflow" / "journal"
-    entry = next(each for each in Journal(Store(journal)).kept() if isinstance(each.record, Planned))
+    entry = next(each for each in Journal(Store(journal)).kept() if isinstance(each.record, LayoutRecord))
     path = journal / f"{entry.slot:020d}.json"
     path.unlink()
     path.write_bytes(encode(replace(entry, record=replace(entry.record, layout=Layout()))))

@@ -60,7 +60,7 @@ from onceflow.twophase.participants import TaskReport
 from onceflow.twophase.records import (
     Decide,
     History,
-    Planned,
+    LayoutRecord,
     Recut,
     Replay,
     ReplayBegin,
@@ -121,14 +121,14 @@ def replies(*found):
 
 
 def decided(*more):
-    return read_history([Start(1), Planned(1, LAYOUT), Decide(1, 5, "o5", ("s",), (A, B)), *more])
+    return read_history([Start(1), LayoutRecord(1, LAYOUT), Decide(1, 5, "o5", ("s",), (A, B)), *more])
 
 
 def fresh(*records, newest_commit=None, newest_plan=None):
     """A coordinator that is READY, with nothing undone."""
     coordinator = Coordinator(["s"])
     coordinator.start()
-    history = read_history(records or [Start(1), Planned(1, LAYOUT)])
+    history = read_history(records or [Start(1), LayoutRecord(1, LAYOUT)])
     assert coordinator.receive(Started(history, newest_commit, newest_plan)) == ListLingering(())
     assert ready(coordinator) == Ready()
     return coordinator
@@ -732,7 +732,7 @@ def test_giving_up_rows_does_not_let_tasks_be_told_by_their_numbers():
     """give-up-rows says what it costs; rows that are lost or doubled by a task's number are not among it."""
     visible = of(2, 10, 77)
     there = (A, B, visible)
-    records = [Start(1), Planned(1, LAYOUT), Decide(1, 5, "o5", ("s",), there), Start(2), given_up(5, A), Start(3)]
+    records = [Start(1), LayoutRecord(1, LAYOUT), Decide(1, 5, "o5", ("s",), there), Start(2), given_up(5, A), Start(3)]
     seen = told({A.id: GONE, B.id: GONE, visible.id: SEEN})
     c = Coordinator(["s"])
     c.start()
@@ -896,7 +896,7 @@ def test_a_first_start_writes_down_what_is_read():
     c = Coordinator(["s"])
     c.start()
     tell(c, Started(read_history([Start(1)]), None))
-    assert ready(c) == Append(Planned(1, LAYOUT))
+    assert ready(c) == Append(LayoutRecord(1, LAYOUT))
     assert tell(c, Appended()) == Ready()
 
 
@@ -905,7 +905,7 @@ def test_a_layout_that_moves_nothing_is_written_down():
     c = Coordinator(["s"])
     c.start()
     tell(c, Started(decided(Start(2)), 5))
-    assert ready(c, GROWN) == Append(Planned(2, GROWN))
+    assert ready(c, GROWN) == Append(LayoutRecord(2, GROWN))
     assert tell(c, Appended()) == Ready()
     assert c.memory.history.layout == GROWN
 
@@ -952,7 +952,7 @@ def test_a_loss_that_was_given_up_is_passed_over_before_a_decided_epoch():
     assert survey(c) == Survey(again=True)
     assert tell(c, Surveyed(REMADE, "gone", "moved 4", "moved 5")) == Append(Skip(3, 5, "moved 4", "moved 5"))
     assert tell(c, Appended()) == RestoreOffsets(5, "moved 5", before="moved 4")
-    assert tell(c, Restored()) == Append(Planned(3, REMADE))
+    assert tell(c, Restored()) == Append(LayoutRecord(3, REMADE))
     assert tell(c, Appended()) == Ready()
     assert c.begin(5, "moved 5", stateful=True) == RunPlan(5, write=False)
 
@@ -965,7 +965,7 @@ def test_a_loss_that_was_given_up_is_passed_over_before_an_undecided_epoch():
     assert survey(c) == Survey(again=False)
     assert tell(c, Surveyed(LAYOUT, "gone", "moved 5")) == Append(Skip(2, 6, "moved 5", ""))
     assert tell(c, Appended()) == TakeBack(6, (6,), "moved 5")
-    assert tell(c, TakenBack()) == Append(Planned(2, LAYOUT))
+    assert tell(c, TakenBack()) == Append(LayoutRecord(2, LAYOUT))
     assert tell(c, Appended()) == Ready()
     assert c.begin(6, "o6", stateful=False) == RunPlan(6)
 
@@ -1170,7 +1170,7 @@ def checking():
 def test_what_a_source_has_grown_by_is_written_down_before_the_decision():
     """Or a topic that is made again before the next start would pass for the one that was read."""
     c = checking()
-    assert tell(c, Checked(None, layout=GROWN)) == Append(Planned(1, GROWN))
+    assert tell(c, Checked(None, layout=GROWN)) == Append(LayoutRecord(1, GROWN))
     assert tell(c, Appended()) == Append(Decide(1, 0, "o0", ("s",), (A, B), 1200))
     assert tell(c, Appended()) == Commit((A, B))
     tell(c, replies(Reply.COMMITTED, Reply.COMMITTED))
@@ -1230,7 +1230,7 @@ def accepting(*origins, accepted=True):
     history = read_history(
         [
             Start(1),
-            Planned(1, LAYOUT),
+            LayoutRecord(1, LAYOUT),
             Decide(1, 5, "o5", ("s",), there),
             Start(2),
             ReplayBegin(2, 5, 1),

@@ -24,7 +24,7 @@ from onceflow.storage.store import Store
 from onceflow.twophase.layout import Kept, Layout, LayoutSource, StateOperator, Topic
 from onceflow.twophase.names import JOB_ID, PREFIX, SINK_NAME
 from onceflow.twophase.participants import Part, Participant
-from onceflow.twophase.records import Decide, Planned, Replay, Resolve
+from onceflow.twophase.records import Decide, LayoutRecord, Replay, Resolve
 
 CLUSTER = of.KafkaCluster("broker:9092")
 JOB = "0123abcd4567"
@@ -102,10 +102,10 @@ def test_names_come_back_from_the_journal(sinks, text):
         Decide(1, 0, text, tuple(sinks), made),
         Replay(1, 0, 1, "parts", made, who),
         Resolve(1, 0, "write-again", who, text, text),
-        Planned(1, layout),
-        Planned(1, kept),
-        Planned(1, replace(kept, kept=())),
-        Planned(1, replace(kept, kept=(Kept(tuple(sinks), text, None),))),
+        LayoutRecord(1, layout),
+        LayoutRecord(1, kept),
+        LayoutRecord(1, replace(kept, kept=())),
+        LayoutRecord(1, replace(kept, kept=(Kept(tuple(sinks), text, None),))),
     ):
         entry = JournalEntry(7, text, 1, record)
         assert decode(encode(entry), 7) == entry

@@ -10,8 +10,8 @@ from onceflow.twophase.records import (
     Decide,
     History,
     HistoryError,
+    LayoutRecord,
     Newest,
-    Planned,
     Recut,
     Replay,
     ReplayBegin,
@@ -130,7 +130,7 @@ def test_a_later_choice_wins():
         [Start(1), Decide(1, 5, "o", ("s",), ()), Recut(1, 5, 9)],
         [Start(1), Decide(1, 5, "o", ("s",), ()), Recut(1, 4, 9)],
         [Start(1), Decide(1, 5, "o", ("s",), ()), Skip(1, 4, "b", "")],
-        [Start(1), Planned(2, Layout())],
+        [Start(1), LayoutRecord(2, Layout())],
         [Start(2, "a"), Start(2, "b")],
         [Start(1, "a"), Decide(1, 5, "o", ("s",), ()), Start(2, "b"), ReplayBegin(2, 5, 1)],
     ],
@@ -165,9 +165,9 @@ GROWN = Layout((LayoutSource(("s",), "cluster", "topics t, u", "path"),))
 
 def test_the_newest_layout_counts():
     """It stands from its record on, over decisions and starts."""
-    history = read_history([Start(1), Planned(1, LAYOUT), Decide(1, 5, "o", ("s",), (A,)), Start(2)])
+    history = read_history([Start(1), LayoutRecord(1, LAYOUT), Decide(1, 5, "o", ("s",), (A,)), Start(2)])
     assert history.layout == LAYOUT
-    assert history.then(Planned(2, GROWN)).layout == GROWN
+    assert history.then(LayoutRecord(2, GROWN)).layout == GROWN
 
 
 def test_another_jobs_start_begins_anew():
@@ -175,7 +175,7 @@ def test_another_jobs_start_begins_anew():
     said = [Recut(1, 6, 9), Skip(1, 6, "b", ""), Resolve(1, 6, "give-up-rows", (), "", "")]
     before = [
         Start(1, "a"),
-        Planned(1, LAYOUT),
+        LayoutRecord(1, LAYOUT),
         Decide(1, 4, "o4", ("s",), (A,)),
         Decide(1, 5, "o5", ("s",), (A,)),
         *said,
@@ -187,7 +187,7 @@ def test_another_jobs_start_begins_anew():
 
 def test_what_stays_of_purged_records_is_recalled():
     """Job and layout, also a layout of the job before: the offsets are the same."""
-    assert History().recalled(Start(1, "a")).recalled(Planned(1, LAYOUT)) == History(0, "a", layout=LAYOUT)
+    assert History().recalled(Start(1, "a")).recalled(LayoutRecord(1, LAYOUT)) == History(0, "a", layout=LAYOUT)
     assert History(0, "a", layout=LAYOUT).recalled(Start(2, "a")).layout == LAYOUT
     assert History(0, "a", layout=LAYOUT).recalled(Start(2, "b")) == History(0, "b", layout=LAYOUT)
     assert History(0, "a").recalled(Decide(1, 5, "o", ("s",), ())) == History(0, "a")

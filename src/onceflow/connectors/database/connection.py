@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WhatItWrites:
     """What other sinks may know of one: its name, its table, its key, the columns that it writes."""
 
     name: str
@@ -392,11 +392,11 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                 )
 
     @property
-    def written(self) -> Written:
+    def written(self) -> WhatItWrites:
         """What the job's other sinks may know, behind ``make_output`` or ``compare_output``."""
         sink, url = self._sink, self._sink.url
         place = (url.get_backend_name(), url.host, url.port, url.database, self._schema, sink.table)
-        return Written(sink.name, place, sink.key, frozenset(self._written))
+        return WhatItWrites(sink.name, place, sink.key, frozenset(self._written))
 
     def _uniques(self) -> list[set[str]]:
         """The columns of each unique constraint and index, without those whose parts say more than columns."""

@@ -48,7 +48,7 @@ class KafkaCommitter(Committer, Inspectable):
     Args:
         client: A connection to the sink's cluster, this committer's own.
         sink: The sink's name.
-        topic: The sink's topic: what the preflight writes to, and where the mark is kept.
+        topic: The sink's topic: where the preflight's transaction reaches, and where the mark is kept.
         prefix: First part of the transactional ids.
         job_id: The job's id.
         timeout_ms: ``transaction.timeout.ms`` of the writers.

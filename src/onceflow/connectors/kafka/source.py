@@ -287,7 +287,7 @@ class KafkaSource(Source):
             if self.start == "group-offsets" and self.group is not None:
                 wanted = offsets.committed(admin, self.group)
             else:
-                wanted = offsets.flat(self.start)  # type: ignore[arg-type]  # _checked_start leaves only a dict
+                wanted = offsets.flat(self.start)  # type: ignore[arg-type]  # checked_start leaves only a dict
             partitions = offsets.partitions(admin, self.topics)
         finally:
             admin.close()

@@ -19,7 +19,7 @@ from onceflow.storage.files import numbers
 from onceflow.storage.tree import folder_of
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.layout import Layout, folders
-from onceflow.twophase.records import Decide, Planned
+from onceflow.twophase.records import Decide, LayoutRecord
 
 TRAIL_FOLDER = f"{OURS}/{TRAIL}"
 """The audit's receipts. Their newest file grows: it is copied, and not linked."""
@@ -88,7 +88,7 @@ def contents(place: Place, epoch: int | None = None) -> Contents:
     except (FileNotFoundError, UnicodeDecodeError, CheckpointCorruptError) as error:
         raise _not_retained(place, at, f"Spark's files of it are gone, or cannot be read: {error}") from None
     entries, is_newest = place.journal.up_to(at)
-    layouts = [entry.record.layout for entry in entries if isinstance(entry.record, Planned)]
+    layouts = [entry.record.layout for entry in entries if isinstance(entry.record, LayoutRecord)]
     if not layouts:
         raise _not_retained(place, at, "the journal has purged what stood at Spark's positions then")
     decided = [entry.record for entry in entries if isinstance(entry.record, Decide)]

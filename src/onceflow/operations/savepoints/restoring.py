@@ -44,7 +44,7 @@ from onceflow.storage.store import Store
 from onceflow.storage.tree import Draft, Folder, folder_of
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.layout import Layout, folders, read_up_to
-from onceflow.twophase.records import Planned, Start
+from onceflow.twophase.records import LayoutRecord, Start
 
 _JOURNAL = f"{OURS}/journal/"
 _OF_THE_JOB = (_JOURNAL, f"{TRAIL_FOLDER}/")
@@ -168,7 +168,7 @@ def layout_of(path: Where) -> Layout:
 
 
 def _layout(entries: Sequence[JournalEntry]) -> Layout:
-    return next(entry.record.layout for entry in reversed(entries) if isinstance(entry.record, Planned))
+    return next(entry.record.layout for entry in reversed(entries) if isinstance(entry.record, LayoutRecord))
 
 
 def _entries(files: Folder, manifest: Manifest) -> list[JournalEntry]:
@@ -303,7 +303,7 @@ def _begin_journal(store: Store, job_id: str, layout: Layout, newest: int) -> No
     store.make()
     journal = Journal(store)
     history = journal.start(job_id, max(above_all(), newest))
-    journal.append(Planned(history.incarnation, layout))
+    journal.append(LayoutRecord(history.incarnation, layout))
 
 
 def _require_not_rescaled(manifest: Manifest) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from confluent_kafka import Producer
+from examples.own_store import StoreSink
 from kafka.admin import NewTopic
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -182,6 +183,18 @@ def run(frame, checkpoint, sinks=()):
 def records(spark, cluster, topic, sink, **more):
     letters = "skip" if sink is None else of.DeadLetter(sink)
     return of.KafkaSource(cluster, topic, value=of.Json("id int"), on_malformed=letters, **more).load(spark)
+
+
+def test_a_store_that_takes_no_part_in_the_decision_takes_dead_letters(
+    spark, cluster, filled, new_topic, checkpoint, tmp_path
+):
+    """A sink of one's own need not say which system it is: it is no source's."""
+    store = StoreSink(str(tmp_path / "letters.db"), key="offset")
+    run({of.KafkaSink(cluster, new_topic(1)): records(spark, cluster, filled, store)}, checkpoint)
+    with sqlite3.connect(store.path) as connection:
+        found = dict(connection.execute("select key, value from pairs"))
+    assert set(found) == {"0", "100"}
+    assert {json.loads(value)["reason"] for value in found.values()} == {"its value: field id is no int"}
 
 
 @pytest.mark.faults

@@ -130,7 +130,7 @@ def test_what_was_made_for_sparks_sink_is_not_wrapped_in_silence(types, written)
 )
 def test_what_can_be_meant_in_one_way_only_is_taken(types, more):
     """Another column, or a value that Spark's sink would not take: an object is meant; and what is said is meant."""
-    of.KafkaSink(of.KafkaCluster("localhost:1"), "t", **more)._require_told(_fields(types))
+    of.KafkaSink(of.KafkaCluster("localhost:1"), "t", **more)._require_named(_fields(types))
 
 
 @pytest.mark.parametrize(
