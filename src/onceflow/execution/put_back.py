@@ -113,7 +113,21 @@ def lost_commits(
     Raises:
         OnceflowError: A system was not reached, or refused.
     """
-    newest = checkpoint.newest_commit()
+    while True:
+        newest = checkpoint.newest_commit()
+        lost = _lost_commits(committers, systems, journal, identity, newest)
+        # Whoever slept on the way has looked at a checkpoint that went on: it would tell less than what is lost.
+        if not lost or checkpoint.newest_commit() == newest:
+            return lost
+
+
+def _lost_commits(
+    committers: Mapping[str, Committer],
+    systems: Mapping[str, str],
+    journal: Journal,
+    identity: JobIdentity,
+    newest: int | None,
+) -> dict[str, Lost]:
     history = journal.history()[0]
     if newest is None or history.job_id != identity.job_id:  # a job's first start finds what another one has decided
         return {}
