@@ -98,7 +98,7 @@ class World:
             "delta": Counter(DeltaTable(f"{lake}/delta").to_pyarrow_table().column("id").to_pylist()),
         }
         with sqlite3.connect(f"{lake}/tables.db") as tables:
-            for name in ("added", "keyed", "straight"):
+            for name in ("added", "keyed"):
                 found[f"sqlite-{name}"] = Counter(row[0] for row in tables.execute(f"select id from {name}"))
         with psycopg.connect(pipeline.environment["POSTGRES"]) as tables_:
             for name in ("added", "keyed"):

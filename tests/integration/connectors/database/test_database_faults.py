@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from onceflow.connectors.database.merge import merge_whole
 from onceflow.connectors.database.postgresql import HELD_S
-from onceflow.connectors.database.refusals import told_of
+from onceflow.connectors.database.refusals import translated
 from onceflow.connectors.database.system import LOCK_TIMEOUT_S
 from onceflow.connectors.database.urls import checked_url, engine_of
 from onceflow.errors import (
@@ -354,7 +354,7 @@ def test_a_pooler_of_transactions_is_told(server):
         with pytest.raises(DBAPIError) as raised:
             connection.execute(text("select 1 + 1"))
     engine.dispose()
-    told = told_of(raised.value, "sink payments: the database", "look at what is staged")
+    told = translated(raised.value, "sink payments: the database", "look at what is staged")
     assert isinstance(told, ConfigurationError)
     assert not told.retriable
     assert "pooler" in told.cause
