@@ -52,9 +52,19 @@ class KafkaCommitter(Committer, Inspectable):
         prefix: First part of the transactional ids.
         job_id: The job's id.
         timeout_ms: ``transaction.timeout.ms`` of the writers.
+        topic_id: The topic's id before any writer began; "" where only what is decided is finished.
     """
 
-    def __init__(self, client: KafkaClient, sink: str, topic: str, prefix: str, job_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        sink: str,
+        topic: str,
+        prefix: str,
+        job_id: str,
+        timeout_ms: int,
+        topic_id: str = "",
+    ) -> None:
         self._client = client
         self._sink = sink
         self._topic = topic
@@ -64,7 +74,7 @@ class KafkaCommitter(Committer, Inspectable):
         self._timeout_s = timeout_ms / 1000
         self._warned_epoch = -1
         self._refused: list[int] = []
-        self._ids: dict[str, str] = {}
+        self._ids = {topic: topic_id} if topic_id else {}
 
     def inspection(self) -> KafkaInspection:
         """The job's transactions on the cluster, for operators' tools."""
@@ -102,7 +112,6 @@ class KafkaCommitter(Committer, Inspectable):
         with checks.one():
             self._marks.require_rights()
         checks.end()
-        self._ids = {name: topic.topic_id for name, topic in self._client.topics([self._topic]).items()}
 
     def _fly(self) -> None:
         # A name of its own, as an attempt: another start at this moment must not end our canary. Incarnation 0 is older

@@ -66,6 +66,7 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
         self._sink = sink
         self._client = client
         self._topic_limits = topic_limits
+        self._topic_id = ""
         self._timeout_ms = sink.timeout_ms or BROKER_DEFAULT_MAX_TIMEOUT_MS
         self.system_id = "" if client is None else client.cluster_id
 
@@ -84,6 +85,7 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
         with checks.one():
             self._require_own_times(settings)
         if topic is not None:
+            self._topic_id = topic.topic_id
             self._topic_limits = self._limits(client, settings)
             with checks.one():
                 broker_checks.require_copies(topic.name, topic.copies, settings)
@@ -129,7 +131,8 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
     def committer(self, prefix: str, job_id: str) -> Committer:
         """What commits this sink's transactions."""
         client, self._client = self._open(), None
-        return KafkaCommitter(client, self._sink.name, self._sink.topic, prefix, job_id, self._timeout_ms)
+        sink = self._sink
+        return KafkaCommitter(client, sink.name, sink.topic, prefix, job_id, self._timeout_ms, self._topic_id)
 
     def read_name_mark(self, prefix: str, name: str) -> str | None:
         """The mark of a job's name, kept with this sink's topic."""

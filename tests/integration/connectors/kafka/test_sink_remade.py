@@ -5,6 +5,7 @@ import uuid
 import pytest
 from kafka.admin import NewTopic
 
+import onceflow as of
 from onceflow.connectors.contract import Run
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
@@ -20,13 +21,14 @@ pytestmark = pytest.mark.kafka
 def test_rows_of_a_topic_that_was_made_again_meanwhile_are_not_decided(cluster, new_topic, admin, tmp_path):
     """Its coordinator has the transaction still, and commits it with success: the rows would be in no topic.
 
-    Whoever has not seen the topic before, as the next start, takes the new one for what it is.
+    Whoever has not seen the topic before, as the next start, takes the new one for what it is. What a start knows it
+    by is older than its first epoch, also where it need not try its rights again.
     """
     topic = new_topic()
     world = World(cluster, topic, tmp_path)
     with KafkaClient(cluster) as client, KafkaClient(cluster) as other:
-        runs = KafkaCommitter(client, "out", topic, "onceflow", uuid.uuid4().hex[:12], 60_000)
-        runs.preflight()
+        connection = of.KafkaSink(cluster, topic, name="out").connect()
+        runs = connection.committer("onceflow", uuid.uuid4().hex[:12])
         marks = runs.marks()
         wait_until(lambda: marks.write("a mark") or marks.read(), what="the mark")  # its group has to be found
         report = TaskReport("out", 0, 0, (Part("out", 0, 3, 0),), world.prepare(rows(0, 3)).to_json())
@@ -44,5 +46,6 @@ def test_rows_of_a_topic_that_was_made_again_meanwhile_are_not_decided(cluster, 
             [report], Run("job", "onceflow", 1, 0)
         )
         assert runs.commit([sealed]) == {sealed.id: Reply.COMMITTED}
+        runs.close()
     world.close()
     assert read_topic(cluster, topic) == []
