@@ -520,7 +520,7 @@ class Journal:
         return self._read_slot(slot).nonce
 
     def _slots(self) -> list[int]:
-        return sorted(int(name[:-5]) for name in self._store.names() if _PLACE.fullmatch(name))
+        return sorted(int(name[:-5]) for name in self._store.names() if _SLOT.fullmatch(name))
 
     def _adopt(self, entries: list[JournalEntry]) -> None:
         self._index = {e.slot: e.record for e in entries}
@@ -534,7 +534,7 @@ class Journal:
         self._tail_data = data
 
 
-_PLACE = re.compile("(?:[0-9]{20}|[1-9][0-9]{20,})[.]json")
+_SLOT = re.compile("(?:[0-9]{20}|[1-9][0-9]{20,})[.]json")
 
 
 def _name(slot: int) -> str:

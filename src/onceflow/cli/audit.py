@@ -205,14 +205,8 @@ def state_before(
         path = Path(folder) / "checkpoint"
         path.mkdir()
         # An open end is where it can begin: nothing is known of what the checkpoint does not retain.
-        yield lay_out(
-            place,
-            first if first is not None else min(epochs),
-            max(epochs),
-            path,
-            begin,
-            Auditing.from_environment().key,
-        )
+        first, key = min(epochs) if first is None else first, Auditing.from_environment().key
+        yield lay_out(place, first, max(epochs), path, begin, key)
 
 
 def read_range(text: str | None) -> tuple[int | None, int | None]:

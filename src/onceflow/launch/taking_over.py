@@ -136,9 +136,8 @@ def finish_decided(sinks: Sequence[object], request: StartRequest, means: Means 
         identity = read_identity(place.ours) if request.takeover is None else claimed(place)
         if identity is not None and (not identity.cluster_id or systems < set(identity.cluster_id.split(","))):
             return False  # not all sinks are listed: those that the stream function returns finish it
-        driver = _driver(
-            place, connections, request, means, proven=connections
-        )  # no right that is missing comes before
+        # No right that is missing comes before.
+        driver = _driver(place, connections, request, means, proven=connections)
         try:
             driver.take_over()
         finally:

@@ -1,12 +1,8 @@
-"""Attempts in the order of runs: who may begin one, and how they end.
+"""How attempts end.
 
 Must not know: why they are ended, participants, decisions.
 
-Whoever ends an attempt takes its row's lock, as its writer and its commit do. What orders runs is (incarnation,
-epoch): starts of a job only rise, and epochs within a start; after a resume from an older checkpoint epochs begin
-lower, and are newer all the same. The newest run of a job for a table is kept beside the marks. Under its row's lock a
-task either finds that a newer one has begun, and ends, or begins; and whoever moves it on ends what older runs have
-open. So behind a newer run's row comes none of an older.
+Whoever ends an attempt takes its row's lock, as its writer and its commit do.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Must not know: Spark, the journal, how rows were staged. It works from participa
 
 A participant covers all tasks of an epoch. Its commit is one local transaction: the ledger's row by its primary key
 (a retry then waits for the transaction of a connection that was lost, and finds it), the attempts' rows, which nobody
-ends any more from there on, rows and hashes of what is staged against what was decided, the merge, and
-the end of what was staged. So a row in the ledger is the proof of a commit, and its
-absence is one of the opposite as soon as one of the attempts can never be merged.
+ends any more from there on, rows and hashes of what is staged against what was decided, the merge, and the end of what
+was staged. So a row in the ledger is the proof of a commit, and its absence is one of the opposite as soon as one of
+the attempts can never be merged.
 
 The check writes this very transaction: what the target does not take must be told before the decision. Where it can
 be kept until then (``kept_transaction``), the commit is its end; else, and wherever it was lost, it is written again

@@ -153,8 +153,7 @@ def _unreachable(cluster: KafkaCluster, timeout_s: float, failure: Exception | N
     looks = look_at(cluster, addresses_of(cluster.bootstrap_servers))
     return KafkaUnavailableError(
         f"no broker of the Kafka cluster {cluster.bootstrap_servers} answered within {timeout_s:g} s "
-        f"({in_words(looks)})"
-        f"{last}",
+        f"({in_words(looks)}){last}",
         harmless="the brokers are just starting: try again",
         cause=f"bootstrap_servers={cluster.bootstrap_servers}, security_protocol={cluster.security_protocol}, "
         f"ssl_ca={cluster.ssl_ca}",
