@@ -16,7 +16,6 @@ from hypothesis import Phase, settings
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 
-from onceflow.connectors import arrow_values, json_text
 from onceflow.connectors.database import connection, limits, merge, writer
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.postgresql import PostgreSql
@@ -25,6 +24,7 @@ from onceflow.connectors.database.types import for_new
 from onceflow.connectors.lake import committer as lake
 from onceflow.connectors.lake import iceberg_fields
 from onceflow.connectors.lake.committer import LakeCommitter
+from onceflow.formats import arrow_values, json_text
 from onceflow.launch import marked
 from onceflow.twophase.records import History
 

@@ -14,13 +14,14 @@ from onceflow.version import VERSION
 if TYPE_CHECKING:
     from onceflow.connectors.contract import Guarantee
     from onceflow.connectors.database.sink import DatabaseSink
-    from onceflow.connectors.formats import Json, Raw, Text
     from onceflow.connectors.kafka.cluster import KafkaCluster
     from onceflow.connectors.kafka.sink import KafkaSink, NewTopic
     from onceflow.connectors.kafka.source import KafkaSource
     from onceflow.connectors.lake.sinks import DeltaSink, IcebergSink
     from onceflow.connectors.source_contract import DeadLetter
     from onceflow.flinksql import sql
+    from onceflow.formats.json_format import Json
+    from onceflow.formats.text_format import Raw, Text
     from onceflow.job import Job, start
     from onceflow.options.checkpointing import Checkpointing
     from onceflow.options.restarting import ExponentialDelay, FailureRate, FixedDelay, NoRestart
@@ -33,12 +34,13 @@ _MODULES = {
     "connectors.contract": ("Guarantee",),
     "connectors.source_contract": ("DeadLetter",),
     "connectors.database.sink": ("DatabaseSink",),
-    "connectors.formats": ("Json", "Raw", "Text"),
     "connectors.kafka.cluster": ("KafkaCluster",),
     "connectors.kafka.sink": ("KafkaSink", "NewTopic"),
     "connectors.kafka.source": ("KafkaSource",),
     "connectors.lake.sinks": ("DeltaSink", "IcebergSink"),
     "flinksql": ("sql",),
+    "formats.json_format": ("Json",),
+    "formats.text_format": ("Raw", "Text"),
     "job": ("Job", "start"),
     "options.checkpointing": ("Checkpointing",),
     "options.restarting": ("ExponentialDelay", "FailureRate", "FixedDelay", "NoRestart"),

@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from onceflow.audit import batches, hashes
 from onceflow.audit.records import keys_and_values
-from onceflow.connectors import arrow_values, json_text
 from onceflow.connectors.kafka import listeners, login_refused, login_token, offsets, source
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.errors import KafkaError, OnceflowError
 from onceflow.execution import carried
+from onceflow.formats import arrow_values, json_text
 from onceflow.spark import raised, sentences
 from tests.fuzz.target import Target
 

@@ -24,11 +24,11 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from onceflow.connectors.contract import Sink
-from onceflow.connectors.formats import column_named
 from onceflow.connectors.source_contract import Connector, Source
 from onceflow.errors import ConfigurationError
 from onceflow.execution.row_hash import sha256_of
 from onceflow.execution.task import DIGEST, PARTITION, SHA256, output_column
+from onceflow.formats.contract import column_named
 from onceflow.spark.kept import kept_of
 from onceflow.spark.marks import one_mark
 from onceflow.spark.one_read import read_once

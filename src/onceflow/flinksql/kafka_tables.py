@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from onceflow.connectors.formats import Raw
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import KafkaSource
@@ -18,6 +17,7 @@ from onceflow.flinksql.catalogue import DefinedTable, key_fields, value_fields
 from onceflow.flinksql.kinds import Kind
 from onceflow.flinksql.problems import refused, whole_number, wrong
 from onceflow.flinksql.records import reader
+from onceflow.formats.text_format import Raw
 
 _SAME = (
     "linger.ms", "batch.size", "compression.type", "delivery.timeout.ms", "request.timeout.ms", "retry.backoff.ms",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Guarantee, Shard, Sink, SinkConnection, Writer, WriterFactory
-from onceflow.connectors.formats import column_named
+from onceflow.formats.contract import column_named
 from onceflow.masking import in_one_line
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Rows and records: the formats of SQL's tables, to read a record's bytes and to write a row as bytes.
 
-Must not know: brokers, jobs. Reading is by ``connectors.formats``; here is what Flink's formats have beyond it.
+Must not know: brokers, jobs. Reading is by ``formats``; here is what Flink's formats have beyond it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from onceflow.connectors.formats import Format, Json, Raw, Text, column_named
-from onceflow.connectors.json_text import as_json, require_form
-from onceflow.connectors.times import as_written, times_read, times_wrong
 from onceflow.flinksql.kinds import Kind, quoted
+from onceflow.formats.contract import Format, column_named
+from onceflow.formats.json_format import Json
+from onceflow.formats.json_text import as_json, require_form
+from onceflow.formats.text_format import Raw, Text
+from onceflow.formats.times import as_written, times_read, times_wrong
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

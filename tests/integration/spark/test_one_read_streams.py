@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType
 
 from onceflow.connectors.contract import Guarantee, Sink
-from onceflow.connectors.formats import column_named
 from onceflow.execution import outputs
+from onceflow.formats.contract import column_named
 from onceflow.spark.one_read import Reads
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]

@@ -25,7 +25,6 @@ from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.refusals import Refusals
 from onceflow.checkpoint.spark_files import SparkCheckpoint, canonical, reads_beyond, watermark_behind
 from onceflow.checkpoint.trail import Trail, digest
-from onceflow.connectors import json_text
 from onceflow.connectors.database.staged import Staged as DatabaseStaged
 from onceflow.connectors.kafka import listeners, source
 from onceflow.connectors.kafka.cluster import KafkaCluster
@@ -38,6 +37,7 @@ from onceflow.execution import carried
 from onceflow.flinksql import kafka_tables
 from onceflow.flinksql.problems import Position, whole_number
 from onceflow.flinksql.script import Script
+from onceflow.formats import json_text
 from onceflow.operations.savepoints import reading, state_files
 from onceflow.operations.savepoints.manifest import FORMAT, NAME
 from onceflow.options.durations import duration_ms

@@ -8,7 +8,6 @@ import pytest
 
 from onceflow.checkpoint.spark_files import lag
 from onceflow.cli.checkpoints import epoch_line
-from onceflow.connectors.formats import Raw
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import KafkaSource
@@ -17,6 +16,7 @@ from onceflow.errors import KafkaRightsError, KafkaUnavailableError
 from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.progress import Progress, far_ahead, lag_group, line, records_in, skipped, to_publish
+from onceflow.formats.text_format import Raw
 from onceflow.launch.phases import Phases
 
 LINE = "epoch 7: 5 in, 0 out, 0 participants, 12 ms (nothing to do), lag 0"

@@ -24,7 +24,7 @@ ROOMS = {
     # What a user writes.
     "public": {
         "job", "program", "options", "flinksql", "supervision", "connectors", "connectors.database", "connectors.kafka",
-        "connectors.lake", "twophase", "version",
+        "connectors.lake", "formats", "twophase", "version",
     },
     "version": set(),
     "job": {
@@ -46,15 +46,16 @@ ROOMS = {
     "waiting": set(),
     "crash_points": {"processes"},
     # The systems, and Spark.
-    "connectors": {"errors", "findings", "options", "twophase"},
-    "connectors.kafka": {"connectors", "errors", "findings", "masking", "options", "twophase", "waiting"},
-    "connectors.database": {"connectors", "errors", "findings", "options", "processes", "twophase"},
-    "connectors.lake": {"connectors", "errors", "options", "twophase"},
+    "formats": {"errors", "options", "twophase"},
+    "connectors": {"errors", "findings", "twophase"},
+    "connectors.kafka": {"connectors", "formats", "errors", "findings", "masking", "options", "twophase", "waiting"},
+    "connectors.database": {"connectors", "formats", "errors", "findings", "options", "processes", "twophase"},
+    "connectors.lake": {"connectors", "formats", "errors", "options", "twophase"},
     "spark": {
         "errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes",
     },
     "execution": {
-        "errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points", "version",
+        "errors", "options", "twophase", "checkpoint", "connectors", "formats", "spark", "crash_points", "version",
         "waiting",
     },
     "launch": {
@@ -82,7 +83,7 @@ ROOMS = {
     # Flink's SQL, which makes jobs.
     "flinksql": {
         "job", "program", "errors", "masking", "options", "checkpoint", "storage", "connectors", "connectors.database",
-        "connectors.kafka", "connectors.lake", "spark",
+        "connectors.kafka", "connectors.lake", "formats", "spark",
     },
     "demo": {"public", "errors", "local", "testing", "processes"},
     "__main__": {"cli"},
@@ -106,6 +107,7 @@ LIBRARIES = {
         "operations.savepoints",
         "job",
         "connectors",
+        "formats",
         "connectors.database",
         "connectors.kafka",
         "connectors.lake",
@@ -124,6 +126,7 @@ LIBRARIES = {
     "confluent_kafka": {"archive", "connectors.kafka", "local", "demo"},
     "pyarrow": {
         "audit",
+        "formats",
         "connectors",
         "connectors.database",
         "connectors.kafka",
@@ -148,7 +151,7 @@ WORKERS = (
     "execution/task.py",
     "execution/carried.py",
     "twophase/keyed.py",
-    "connectors/arrow_values.py",
+    "formats/arrow_values.py",
     "connectors/contract.py",
     "connectors/marks.py",
     "connectors/staged.py",

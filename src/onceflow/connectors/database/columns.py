@@ -12,9 +12,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
-from onceflow.connectors.formats import column_named
-from onceflow.connectors.json_text import as_json, require_form
-from onceflow.connectors.times import within
+from onceflow.formats.contract import column_named
+from onceflow.formats.json_text import as_json, require_form
+from onceflow.formats.times import within
 
 if TYPE_CHECKING:
     from onceflow.connectors.database.system import Database

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import types as sql
 
-from onceflow.connectors import arrow_values
+from onceflow.formats import arrow_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,9 +18,9 @@ from sqlalchemy import URL, Connection, Engine, Select, TableClause, event
 from sqlalchemy import types as sql
 from sqlalchemy.exc import DBAPIError
 
-from onceflow.connectors.arrow_values import END_S, FIRST_S
 from onceflow.connectors.database.statements import quoted
 from onceflow.connectors.database.target import Target
+from onceflow.formats.arrow_values import END_S, FIRST_S
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as spark
 from sqlalchemy import types as sql
 
-from onceflow.connectors.json_text import without_form
 from onceflow.errors import ConfigurationError
+from onceflow.formats.json_text import without_form
 
 if TYPE_CHECKING:
     from typing import TypeGuard

@@ -13,12 +13,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
-from onceflow.connectors.formats import Format, Json, Text, column_named
 from onceflow.connectors.kafka.broker_checks import BROKER_DEFAULT_MAX_TIMEOUT_MS
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import is_topic_name
 from onceflow.connectors.kafka.producer_names import require_producer
 from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.formats.contract import Format, column_named
+from onceflow.formats.json_format import Json
+from onceflow.formats.text_format import Text
 from onceflow.options.arguments import checked, named_fields, require_fields, wrong
 from onceflow.options.durations import duration_ms
 from onceflow.options.rules import refuses, rule_for

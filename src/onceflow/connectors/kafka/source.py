@@ -24,8 +24,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
-from onceflow.connectors.formats import Format, Raw
-from onceflow.connectors.json_text import refused_from
 from onceflow.connectors.kafka import login_refused, offsets
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import Partition
@@ -49,6 +47,9 @@ from onceflow.connectors.source_contract import (
     present_limit,
 )
 from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError
+from onceflow.formats.contract import Format
+from onceflow.formats.json_text import refused_from
+from onceflow.formats.text_format import Raw
 from onceflow.options.arguments import checked
 from onceflow.options.durations import duration_ms
 from onceflow.twophase.forms import OTHER_FORM

@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.utils import get_active_spark_context
 
-from onceflow.connectors.formats import Format
 from onceflow.connectors.kafka.partition import is_topic_name
 from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.formats.contract import Format
 from onceflow.options import arguments
 from onceflow.options.rules import refuses, rule_for
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
-from onceflow.connectors.formats import column_named
 from onceflow.connectors.lake.refusals import secrets_of
-from onceflow.connectors.times import within
 from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.formats.contract import column_named
+from onceflow.formats.times import within
 from onceflow.options.arguments import checked
 from onceflow.twophase.names import SINK_NAME
 

@@ -20,12 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from onceflow.connectors import arrow_values
 from onceflow.connectors.contract import Shard, Writer
 from onceflow.connectors.lake.refusals import answer_of
 from onceflow.connectors.lake.staged import AttemptName, Moment
 from onceflow.connectors.lake.staging import Staging
 from onceflow.errors import OnceflowError, PreCommitError, RowRefusedError, WriterFencedError
+from onceflow.formats import arrow_values
 
 _GROUP_BYTES = 32 << 20
 """So much of one file is kept in memory, and becomes one of its row groups."""

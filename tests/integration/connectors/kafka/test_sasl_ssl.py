@@ -12,11 +12,11 @@ from pyspark.errors import StreamingQueryException
 import onceflow as of
 from onceflow.audit.verify import Asked, audit
 from onceflow.cli.audit import plain
-from onceflow.connectors.formats import Text
 from onceflow.connectors.kafka.plain_writer import PlainWriter
 from onceflow.connectors.kafka.source import KafkaSource, explain
 from onceflow.connectors.kafka.writer import TransactionWriter
 from onceflow.errors import KafkaRightsError, KafkaUnavailableError
+from onceflow.formats.text_format import Text
 from onceflow.spark import java_client
 from tests.support.advice import parts_of
 from tests.support.harness import read_topic

@@ -16,13 +16,14 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
-from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka import offsets
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source import KafkaSource, find, malformed_from
 from onceflow.connectors.kafka.source_checks import CONSUMER_SETTINGS, SOURCE_OPTION, checked_options
 from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError, SourceDataLostError
+from onceflow.formats.json_format import Json
+from onceflow.formats.text_format import Raw, Text
 from tests.support.advice import parts_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

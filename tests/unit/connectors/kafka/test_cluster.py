@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 from pyspark import cloudpickle
 
-from onceflow.connectors.formats import Raw
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.login_refused import is_refused_certificate, login_refused, of_producer
 from onceflow.connectors.kafka.produce import open_producer
@@ -29,6 +28,7 @@ from onceflow.errors import (
     PreCommitError,
     RefusedSettingError,
 )
+from onceflow.formats.text_format import Raw
 
 SECRET = 'p"a\\ss; word'
 OAUTH = {

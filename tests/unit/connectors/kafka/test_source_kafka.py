@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import KafkaSource, find, malformed_from
 from onceflow.connectors.source_contract import DeadLetter, EpochLimit, limited
 from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
+from onceflow.formats.json_format import Json
+from onceflow.formats.text_format import Raw, Text
 
 CLUSTER = KafkaCluster("broker:9092")
 

@@ -1,11 +1,10 @@
-"""Formats: how the bytes of a Kafka key or value become columns, and columns bytes.
+"""JSON: one object a record.
 
-Sources decode and sinks encode with the same objects. Must not know: Kafka, topics, sources, sinks.
+Must not know: Kafka, topics, sources, sinks.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -23,9 +22,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from onceflow.connectors.json_text import as_json, require_form
-from onceflow.connectors.times import FORMATS, as_written, times_read, times_wrong
 from onceflow.errors import ConfigurationError
+from onceflow.formats.contract import Format, column_named
+from onceflow.formats.json_text import as_json, require_form
+from onceflow.formats.times import FORMATS, as_written, times_read, times_wrong
 from onceflow.options.arguments import named_fields
 
 if TYPE_CHECKING:
@@ -33,48 +33,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-__all__ = ["Format", "Json", "Raw", "Text", "column_named"]
-
 _CORRUPT = "_onceflow_corrupt"
 # Not dates: Spark reads what comes before a T or a blank, and lets pass what follows.
 _WITHOUT_TEXT = (NumericType, BooleanType, TimestampType, TimestampNTZType, BinaryType)
-
-
-class Format(ABC):
-    """Between bytes and columns. Immutable; one object may serve many sources and sinks."""
-
-    @abstractmethod
-    def parsed(self, column: Column) -> Column:
-        """Binary to this format's one column, which may be costly; to be evaluated once per record."""
-
-    @abstractmethod
-    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column | None:
-        """True where this format cannot read the bytes, else false (never null); None if it reads any bytes.
-
-        Args:
-            column: The bytes.
-            parsed: What ``parsed`` made of them.
-            latest: The latest time that is plausible, None for any.
-        """
-
-    @abstractmethod
-    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
-        """Why it is malformed, where it is: words and names of fields, never anything of the record's content."""
-
-    @abstractmethod
-    def columns(self, parsed: Column) -> list[Column]:
-        """The fields of a record, named and typed, from what ``parsed`` made; or the one column."""
-
-    @abstractmethod
-    def fields(self) -> StructType | None:
-        """The fields of a record, or None where the whole of it is one column."""
-
-    @abstractmethod
-    def encode(self, columns: Sequence[StructField]) -> Column:
-        """These columns of a row as one binary column."""
-
-    def require_readable(self) -> None:  # noqa: B027 - most formats read anything
-        """Raise what can be known without a SparkSession to stand in the way of reading."""
 
 
 @named_fields
@@ -262,83 +223,6 @@ class Json(Format):
         return as_json(row, parts, {"ignoreNullFields": "false"}).cast("binary")
 
 
-@named_fields
-@dataclass(frozen=True)
-class Text(Format):
-    """UTF-8 text in one column. Null stays null in both directions; bytes that are not UTF-8 are malformed.
-
-    Writing takes one column of any type that Spark casts to string.
-    """
-
-    def fields(self) -> None:
-        """None: it is one column."""
-
-    def parsed(self, column: Column) -> Column:
-        """The text."""
-        return column.cast("string")
-
-    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
-        """See the class."""
-        return F.coalesce(~F.is_valid_utf8(parsed), F.lit(False))
-
-    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
-        """There is but one."""
-        return F.lit("its bytes are not UTF-8")
-
-    def columns(self, parsed: Column) -> list[Column]:
-        """The text."""
-        return [parsed]
-
-    def encode(self, columns: Sequence[StructField]) -> Column:
-        """One column as text."""
-        return _only(self, columns).cast("string").cast("binary")
-
-
-@named_fields
-@dataclass(frozen=True)
-class Raw(Format):
-    """The bytes as they are, in one binary column. Null stays null in both directions; nothing is malformed."""
-
-    def fields(self) -> None:
-        """None: it is one column."""
-
-    def parsed(self, column: Column) -> Column:
-        """The bytes."""
-        return column
-
-    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> None:
-        """None: it reads any bytes."""
-
-    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
-        """There is none."""
-        return F.lit("")
-
-    def columns(self, parsed: Column) -> list[Column]:
-        """The bytes."""
-        return [parsed]
-
-    def encode(self, columns: Sequence[StructField]) -> Column:
-        """One column; a type that Spark does not cast to binary is refused when the query is made."""
-        return _only(self, columns).cast(BinaryType())
-
-
 def _spelt(kind: DataType, timestamp_format: str) -> str:
     """A type, in words that say what was expected."""
     return f"{kind.simpleString()} ({timestamp_format})" if kind == TimestampType() else kind.simpleString()
-
-
-def _only(form: Format, columns: Sequence[StructField]) -> Column:
-    names = [field.name for field in columns]
-    if len(names) != 1:
-        raise ConfigurationError(
-            f"{type(form).__name__} writes one column, but {len(names)} are given: {', '.join(names)}",
-            cause=f"format={form!r}",
-            action="select one column, or write Json()",
-            columns=names,
-        )
-    return column_named(names[0])
-
-
-def column_named(name: str) -> Column:
-    """A top-level column by its exact name, dots and all."""
-    return F.col(f"`{name.replace('`', '``')}`")

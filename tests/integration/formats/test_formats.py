@@ -11,11 +11,12 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 import onceflow as of
-from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.source import explain
 from onceflow.flinksql import records
 from onceflow.flinksql.kinds import INT, STRING, TIMESTAMP
+from onceflow.formats.json_format import Json
+from onceflow.formats.text_format import Raw, Text
 from tests.support.harness import read_topic
 
 pytestmark = pytest.mark.spark

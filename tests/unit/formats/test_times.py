@@ -13,7 +13,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from onceflow.connectors.times import as_written
+from onceflow.formats.times import as_written
 
 
 @pytest.mark.parametrize(("unit", "written"), [("iso-8601", StringType()), ("epoch-millis", LongType())])

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from onceflow.connectors.arrow_values import END_S, FIRST_S
+from onceflow.formats.arrow_values import END_S, FIRST_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
