@@ -17,10 +17,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from onceflow.connectors.kafka import dialects
 from onceflow.connectors.kafka.cluster_checks import require_consistent
-from onceflow.connectors.kafka.cluster_values import GivenSecret, Mechanism, PemFile, Secret, Servers, TokenEndpoint
+from onceflow.connectors.kafka.cluster_values import Mechanism, Servers, TokenEndpoint
 from onceflow.errors import ConfigurationError
 from onceflow.masking import in_text
 from onceflow.options.arguments import named
+from onceflow.options.given import GivenSecret, PemFile, Secret, not_made
 
 __all__ = ["KafkaCluster"]
 
@@ -118,7 +119,9 @@ class KafkaCluster(BaseModel):
                 client_id=client_id,
             )
         except ValidationError as error:
-            raise _configuration_error(error) from None  # pydantic's own text could carry a secret
+            raise not_made(
+                "KafkaCluster", list(KafkaCluster.model_fields), error
+            ) from None  # pydantic's own text could carry a secret
         except UnicodeEncodeError:
             raise ConfigurationError(
                 "KafkaCluster cannot be made: a setting has characters that UTF-8 has not",
@@ -182,21 +185,3 @@ class KafkaCluster(BaseModel):
         from onceflow.connectors.kafka.connecting import asking  # noqa: PLC0415 - as above
 
         return asking(self)
-
-
-def _configuration_error(error: ValidationError) -> ConfigurationError:
-    """Our four parts from pydantic's findings, without the values that were given."""
-    findings = error.errors(include_url=False, include_input=False)
-    for finding in findings:
-        if isinstance(ours := finding.get("ctx", {}).get("error"), ConfigurationError):
-            return ours
-    names = [".".join(str(part) for part in finding["loc"]) for finding in findings]
-    said = "; ".join(
-        f"{name}: {finding['msg'].removeprefix('Value error, ')}" for name, finding in zip(names, findings, strict=True)
-    )
-    return ConfigurationError(
-        f"KafkaCluster cannot be made: {said}",
-        cause=f"the setting {', '.join(names)}",
-        action=f"correct it; settings are: {', '.join(KafkaCluster.model_fields)}",
-        settings=names,
-    )

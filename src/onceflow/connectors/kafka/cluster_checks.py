@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from onceflow.connectors.kafka.cluster_values import read_pem
 from onceflow.errors import ConfigurationError
+from onceflow.options.given import read_pem
 
 if TYPE_CHECKING:
     from onceflow.connectors.kafka.cluster import KafkaCluster

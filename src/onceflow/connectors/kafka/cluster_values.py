@@ -1,20 +1,16 @@
-"""How single values of a cluster's setting may be given: servers, mechanisms, secrets by where they are, PEM files.
+"""How single values of a cluster's setting may be given: servers, mechanisms, tokens.
 
 Must not know: which values go together.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, SecretStr
+from pydantic import BeforeValidator
 
 from onceflow.errors import ConfigurationError
-from onceflow.options.secret_files import tell_of_readers
 
 _HOST = re.compile(r"[\w.-]+|\[[\da-fA-F:.%\w]+\]")
 
@@ -72,53 +68,6 @@ def _require_server(server: str) -> None:
         raise ValueError(f'"{shown}" is not host:port')
 
 
-def _secret(value: Any) -> Any:
-    """A secret given by where it is (``{"env": NAME}``, ``{"file": PATH}``) becomes the secret itself."""
-    match value:
-        case {"env": str(name)} if len(value) == 1:
-            if not os.environ.get(name):
-                raise ValueError(f"the environment variable {name} is not set or is empty")
-            return SecretStr(os.environ[name])
-        case {"file": str() | Path() as path} if len(value) == 1:
-            try:
-                text = Path(path).read_text(encoding="utf-8")
-                tell_of_readers(Path(path))
-            except (OSError, UnicodeDecodeError) as error:
-                raise ValueError(f"cannot read the file {path}: {type(error).__name__}") from None
-            return SecretStr(text.rstrip("\r\n"))
-        case dict():
-            raise ValueError('must be the secret itself, {"env": NAME} or {"file": PATH}')
-        case _:
-            return value
-
-
-def _readable(value: Any) -> Any:
-    """The path of a PEM file, made absolute; it must be there now."""
-    if not isinstance(value, str | Path):
-        return value
-    path = Path(value).expanduser().absolute()
-    if "-----BEGIN " not in read_pem(path):
-        raise ValueError(f"{path} is not a PEM file (no line -----BEGIN …)")
-    return str(path)
-
-
-def read_pem(path: str | Path) -> str:
-    """The text of a PEM file."""
-    try:
-        return Path(path).read_text(encoding="latin-1")
-    except OSError as error:
-        raise ValueError(f"cannot read the file {path}: {type(error).__name__}") from None
-
-
 Mechanism = Annotated[Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"], BeforeValidator(_no_kerberos)]
 TokenEndpoint = Annotated[str, BeforeValidator(_no_callback)]
 Servers = Annotated[str, BeforeValidator(_servers)]
-GivenSecret = str | SecretStr | Mapping[str, str | Path]
-"""A secret as it may be given: itself, ``{"env": NAME}`` or ``{"file": PATH}``."""
-Secret = Annotated[SecretStr, BeforeValidator(_secret)]
-PemFile = Annotated[str, BeforeValidator(_readable)]
-
-
-def plain(secret: SecretStr | None) -> str | None:
-    """The secret itself, for the client that needs it."""
-    return None if secret is None else secret.get_secret_value()

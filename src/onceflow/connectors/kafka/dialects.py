@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from onceflow.connectors.kafka.cluster_values import plain, read_pem
 from onceflow.connectors.kafka.login_token import ClientCredentials
+from onceflow.options.given import plain, read_pem
 
 if TYPE_CHECKING:
     from onceflow.connectors.kafka.cluster import KafkaCluster

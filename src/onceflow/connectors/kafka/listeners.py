@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from onceflow.connectors.kafka.cluster_values import plain
+from onceflow.options.given import plain
 
 if TYPE_CHECKING:
     from onceflow.connectors.kafka.cluster import KafkaCluster

@@ -15,9 +15,9 @@ import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING
 
-from onceflow.connectors.kafka.cluster_values import plain
 from onceflow.connectors.kafka.login_refused import AGAIN
 from onceflow.errors import KafkaRightsError
+from onceflow.options.given import plain
 from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
