@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "what is not UTF-8 becomes JSON",
         "values of Spark in Kafka",
-        lambda: [_of(json_text, "_not_utf8", _nothing)],
+        lambda: [_of(json_text, "not_utf8", _nothing)],
     ),
     Mutant("MariaDB gets float columns", "values of MariaDB", _floats_are_made),
 )

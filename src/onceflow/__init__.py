@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from onceflow.connectors.lake.sinks import DeltaSink, IcebergSink
     from onceflow.connectors.source_contract import DeadLetter
     from onceflow.flinksql import sql
+    from onceflow.formats.avro_format import Avro
+    from onceflow.formats.csv_format import Csv
     from onceflow.formats.json_format import Json
+    from onceflow.formats.registry import SchemaRegistry
     from onceflow.formats.text_format import Raw, Text
     from onceflow.job import Job, start
     from onceflow.options.checkpointing import Checkpointing
@@ -39,7 +42,10 @@ _MODULES = {
     "connectors.kafka.source": ("KafkaSource",),
     "connectors.lake.sinks": ("DeltaSink", "IcebergSink"),
     "flinksql": ("sql",),
+    "formats.avro_format": ("Avro",),
+    "formats.csv_format": ("Csv",),
     "formats.json_format": ("Json",),
+    "formats.registry": ("SchemaRegistry",),
     "formats.text_format": ("Raw", "Text"),
     "job": ("Job", "start"),
     "options.checkpointing": ("Checkpointing",),
@@ -66,7 +72,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Avro",
     "Checkpointing",
+    "Csv",
     "DatabaseSink",
     "DeadLetter",
     "DeltaSink",
@@ -83,6 +91,7 @@ __all__ = [
     "NewTopic",
     "NoRestart",
     "Raw",
+    "SchemaRegistry",
     "Stopped",
     "Text",
     "show_log",

@@ -150,6 +150,26 @@ class MalformedRecordError(SourceError):
     """A record that the format cannot read, under the policy "fail"."""
 
 
+class UnknownSchemaError(SourceError):
+    """A record names a schema that is not known yet: the job looks it up and begins again by itself."""
+
+    retriable = True
+
+
+class RegistryError(OnceflowError):
+    """A schema registry answered with an error, or not at all."""
+
+
+class RegistryUnavailableError(RegistryError):
+    """The schema registry did not answer in time, or not as one answers."""
+
+    retriable = True
+
+
+class RegistryRightsError(RegistryError):
+    """The schema registry refused the login, or for lack of a right."""
+
+
 class KafkaError(OnceflowError):
     """A broker answered with an error, or not at all."""
 

@@ -29,6 +29,7 @@ from onceflow.control.standing import JobStatus
 from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.running import RunningJob
+from onceflow.formats.schemas import asking
 from onceflow.launch import steps
 from onceflow.launch.active import alone
 from onceflow.launch.limit import epoch_limit
@@ -36,6 +37,7 @@ from onceflow.launch.ownership import ids_of
 from onceflow.launch.phases import Phases
 from onceflow.launch.receipt_header import code_of
 from onceflow.launch.request import StartRequest, place_of
+from onceflow.launch.schemas import StartSchemas
 from onceflow.launch.starting import Starting
 from onceflow.metrics.observed import observed
 from onceflow.operations.transactions.deletion import delete_cancelled
@@ -261,6 +263,7 @@ class Job:
             def start(first: bool) -> RunningJob:
                 # What --claim and --as-new ask for is done by the first start.
                 mine = replace(request, observer=observer, takeover=request.takeover if first else None)
+                mine = replace(mine, wanted=tuple(attempts.wanted))
                 mine = replace(mine, code=code_of(self._require_function()))
                 with self._starting(mine, options.spark, lambda: require_argument(Job.run, "until", until)) as starting:
                     steps.start(starting, signals.look)
@@ -398,11 +401,14 @@ class Job:
         phases = Phases(JobLog(log, self.name))
         request = replace(self._request, checkpointing=self.checkpointing)
         session = self._session(request, self.options.under({}).spark, phases)
+        schemas = StartSchemas(place_of(request).schemas)
         try:
-            result = self._stream_of(session, request, phases)
-            phases.begin(phase)
-            yield session, result, request
+            with asking(schemas):
+                result = self._stream_of(session, request, phases)
+                phases.begin(phase)
+                yield session, result, request
         finally:
+            schemas.close()
             made = running_session() if theirs is None else None
             if made is not None:
                 made.stop()

@@ -46,6 +46,7 @@ def closers(topic: str, days: int) -> Record:
     at = START + timedelta(days=days)
     value = {
         "sales": {"id": -days, "category": CLOSING, "store": CLOSING, "amount": 1, "sold_at": said(at)},
+        "avro-payments": {"payment_id": CLOSING, "user_id": CLOSING, "amount": 1, "paid_at": said(at)},
         "orders": {"order_id": CLOSING, "amount": 1, "ordered_at": said(at)},
         "payments": {"payment_id": CLOSING, "paid_order": "", "paid_at": said(at)},
         "card-payments": {"payment_id": CLOSING, "card": CLOSING, "amount": 1, "refused": False, "at": said(at)},
@@ -113,6 +114,21 @@ def sales(count: int, chance: random.Random, span: timedelta = SPAN) -> Topics:
 def sales_of_days(count: int, chance: random.Random) -> Topics:
     """Sales of three days, of which one is filled again."""
     return sales(count, chance, timedelta(days=3))
+
+
+def payments_in_avro(count: int, chance: random.Random) -> Topics:
+    """Payments of forty users."""
+
+    def payment(number: int, amount: float, at: datetime) -> dict[str, Any]:
+        user = f"user-{number * 7919 % 40}"
+        return {"payment_id": f"payment-{number}", "user_id": user, "amount": amount, "paid_at": said(at)}
+
+    made = [
+        Record(payment(number, chance.randrange(100, 90_000) / 100, at), at)
+        for number, at in enumerate(_times(count, chance))
+    ]
+    late = _with_late(_shuffled(made, chance), lambda number, at: payment(count + number, 7.5, at), 20)
+    return {"avro-payments": late}
 
 
 def orders_and_payments(count: int, chance: random.Random) -> Topics:

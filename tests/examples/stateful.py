@@ -36,9 +36,11 @@ import onceflow as of
 from onceflow import testing
 from onceflow.demo.reader import read_all
 from onceflow.local.devcluster import DevCluster
+from onceflow.local.devregistry import DevRegistry
 from onceflow.local.jars import spark_jars
 from onceflow.processes import kill_tree
 from tests.examples import expected, inputs
+from tests.examples.avro import Codec
 from tests.examples.expected import HOUR, MINUTE, Rows, Values
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +71,7 @@ class Case:
         environment: What it is told.
         session: It is a program with a session of its own.
         before: The program that it was before, which must write the same.
+        registry: Its records are in Avro, by a schema registry.
     """
 
     make: inputs.Make
@@ -77,6 +80,7 @@ class Case:
     environment: Mapping[str, str] = field(default_factory=dict)
     session: bool = False
     before: str = ""
+    registry: bool = False
 
 
 _BY_HOUR = ("category", "hour", "sales", "total")
@@ -145,6 +149,16 @@ CASES: Mapping[str, Case] = {
         before="existing_before",
     ),
     "fan_out": Case(inputs.sales, {"sales-fan-out": Output(_BY_HOUR, _hours)}, tables=True),
+    "avro_payments": Case(
+        inputs.payments_in_avro,
+        {
+            "avro-totals": Output(
+                ("user_id", "hour", "payments", "total"),
+                lambda read: expected.by_window(read["avro-payments"], "user_id", "paid_at", HOUR),
+            )
+        },
+        registry=True,
+    ),
     "backfill": Case(
         inputs.sales_of_days,
         {
@@ -216,6 +230,7 @@ class Run:
     ) -> None:
         self.case, self.name, self.servers, self.folder, self.seed = CASES[name], name, servers, folder, seed
         self.starts: list[Seen] = []
+        self.codec: Codec | None = None
         self._mark = folder / "died"
         self._made = self.case.make(records, random.Random(seed))
         self.environment = {
@@ -272,10 +287,16 @@ class Run:
             for commit in (True, False) if aborting and not self.case.before else (True,):
                 producer.begin_transaction()
                 for number, record in enumerate(chunk if commit else chunk[:20]):
-                    value, at = json.dumps(record.value), int(record.at.timestamp() * 1000)
+                    at = int(record.at.timestamp() * 1000)
+                    value = self._encoded(topic, record, is_late=first * 2 >= len(records))
                     producer.produce(topic, value, partition=number % 2, timestamp=at)
                 producer.flush(60)
                 (producer.commit_transaction if commit else producer.abort_transaction)(60)
+
+    def _encoded(self, topic: str, record: inputs.Record, *, is_late: bool) -> str | bytes:
+        if self.codec is None:
+            return json.dumps(record.value)
+        return self.codec.encode(topic, record.value, int(is_late))
 
     # -- the job ----------------------------------------------------------------------------------
 
@@ -366,7 +387,7 @@ class Run:
 
     def judge(self) -> Verdict:
         """Compare all outputs with what the topics say."""
-        read = {topic: _values(self.servers, topic) for topic in self._made}
+        read = {topic: _values(self.servers, topic, self.codec) for topic in self._made}
         rows: Rows = Counter()
         lost, wrong, differences = 0, 0, []
         for name, found, wanted in self._outputs(read):
@@ -393,7 +414,7 @@ class Run:
     def _outputs(self, read: Read) -> Iterator[tuple[str, Rows, Rows]]:
         for topic, output in self.case.outputs.items():
             wanted = output.expected(read)
-            yield topic, _found(self.servers, topic, output.columns), wanted
+            yield topic, _found(self.servers, topic, output.columns, self.codec), wanted
             if self.case.before:
                 yield f"{topic}-before", _found(self.servers, f"{topic}-before", output.columns), wanted
         if self.case.tables:
@@ -427,16 +448,16 @@ def found_in(log: str) -> str:
     return "nothing undone"
 
 
-def _values(servers: str, topic: str) -> list[Mapping[str, Any]]:
+def _values(servers: str, topic: str, codec: Codec | None = None) -> list[Mapping[str, Any]]:
     return [
-        json.loads(record.value, parse_float=Decimal)
+        json.loads(record.value, parse_float=Decimal) if codec is None else codec.decode(record.value)
         for record in read_all(servers, topic, "read_committed")
         if record.value is not None
     ]
 
 
-def _found(servers: str, topic: str, columns: tuple[str, ...]) -> Rows:
-    rows = Counter(tuple(value.get(column) for column in columns) for value in _values(servers, topic))
+def _found(servers: str, topic: str, columns: tuple[str, ...], codec: Codec | None = None) -> Rows:
+    rows = Counter(tuple(value.get(column) for column in columns) for value in _values(servers, topic, codec))
     # What closes the rest is of no interest, and whether it is closed itself neither.
     return Counter({row: n for row, n in rows.items() if not any(str(v).startswith(inputs.CLOSING) for v in row)})
 
@@ -461,6 +482,9 @@ def prepared(
             from tests.support.postgres import running  # only one example needs it
 
             run.environment["DATABASE"] = stack.enter_context(running()).url()
+        if run.case.registry:
+            registry = stack.enter_context(DevRegistry(folder / "registry"))
+            run.environment["REGISTRY"], run.codec = registry.url, Codec(registry.url)
         run.fill()
         yield run
 

@@ -23,7 +23,7 @@ from onceflow.connectors.kafka import listeners, login_refused, login_token, off
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.errors import KafkaError, OnceflowError
 from onceflow.execution import carried
-from onceflow.formats import arrow_values, json_text
+from onceflow.formats import arrow_values, refused
 from onceflow.spark import raised, sentences
 from tests.fuzz.target import Target
 
@@ -168,7 +168,7 @@ def _messages(data: bytes, _: Path) -> None:
     told = [
         carried.find(text),
         source.explain(text),
-        json_text.refused_from(text),
+        refused.refused_from(text),
         sentences.raised_in_worker(text),
         sentences.two_drivers(text),
         sentences.of_values(text),
@@ -193,7 +193,7 @@ def _message_seeds() -> list[bytes]:
     told = [
         f"Traceback (most recent call last):\nonceflow.errors.KafkaError: {error}\n{error.__notes__[0]}\n\tat org",
         source._MARKER + marked,
-        json_text._RAISED + json.dumps({"column": "a", "type": "string"}) + " the plan",
+        refused._RAISED + json.dumps({"column": "a", "type": "string"}) + " the plan",
         "[CONCURRENT_STREAM_LOG_UPDATE] x",
         "[CAST_INVALID_INPUT] The value 'x' of the type SQLSTATE: 22018\nwas called from\n/home/job.py:12",
         "Could not read records in offset [3, 9) for topic partition t-0",

@@ -12,6 +12,7 @@ from typing import Self
 from onceflow.checkpoint.failures import Failures
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.schemas import FOLDER, KeptSchemas
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.statistics import Statistics
 from onceflow.storage.locations import file_uri, local_path
@@ -82,6 +83,11 @@ class Place:
     def trail(self) -> Store:
         """The folder of the audit's receipts."""
         return self.ours.below(TRAIL)
+
+    @property
+    def schemas(self) -> KeptSchemas:
+        """The schemas that the job reads and writes by."""
+        return KeptSchemas(self.ours.below(FOLDER))
 
     def is_empty(self) -> bool:
         """Whether nothing is here of any job or query: a place where a new job begins."""

@@ -14,7 +14,7 @@ import typer
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.errors import ConfigurationError
-from onceflow.local.jars import broker_jars, java_executable, on_one_line
+from onceflow.local.jars import broker_jars, java_executable, on_one_line, registry_home
 from onceflow.masking import in_one_line
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ DataDir = Annotated[
 
 DEFAULT_DIR = Path("~/.local/share/onceflow/dev")
 DEFAULT_PORT = 9092
+REGISTRY_PORT = 8081
 
 
 @app.command()
@@ -54,6 +55,10 @@ def up(
             show_default=False,
         ),
     ] = None,
+    registry: Annotated[
+        bool,
+        typer.Option("--registry", help="With a schema registry beside it, which keeps its schemas until it ends."),
+    ] = False,
     data_dir: DataDir = DEFAULT_DIR,
     output: OutputOption = OutputForm.TEXT,
 ) -> None:
@@ -61,9 +66,13 @@ def up(
     from onceflow.local.devcluster import DevCluster, brokers_of  # noqa: PLC0415 - it loads Kafka's client
     from onceflow.local.devcluster.login import LISTENER, USER, Mechanism  # noqa: PLC0415
     from onceflow.local.devcluster.scram import make_user  # noqa: PLC0415
+    from onceflow.local.devregistry import DevRegistry, running  # noqa: PLC0415
 
     directory = data_dir.expanduser().absolute()
     there = brokers_of(directory)
+    if registry and running(directory) is None:
+        registry_home(on_one_line(sys.stderr))
+        DevRegistry(directory, REGISTRY_PORT, detached=True).start()
     if mechanism is not None and not (sasl_ssl or _has_login(there)):
         raise typer.BadParameter("--mechanism is of a listener with a password: give --sasl-ssl, too")
     login, told = _login(directory), None if mechanism is None else Mechanism(mechanism)
@@ -98,8 +107,10 @@ def up(
 def down(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = OutputForm.TEXT) -> None:
     """Stop Kafka. Its data stays. Good too if nothing runs."""
     from onceflow.local.devcluster import stop_detached  # noqa: PLC0415 - it loads Kafka's client
+    from onceflow.local.devregistry import stop_detached as stop_registry  # noqa: PLC0415
 
     stopped = stop_detached(data_dir.expanduser())
+    stop_registry(data_dir.expanduser())
     if output is OutputForm.JSON:
         tell_json({"stopped": stopped})
     else:
@@ -213,8 +224,9 @@ def _tell(directory: Path, output: OutputForm) -> bool:
     from onceflow.local.devcluster import brokers_of  # noqa: PLC0415 - it loads Kafka's client
     from onceflow.local.devcluster.config import PLAINTEXT  # noqa: PLC0415
     from onceflow.local.devcluster.login import LISTENER  # noqa: PLC0415
+    from onceflow.local.devregistry import running as registry_of  # noqa: PLC0415
 
-    brokers = brokers_of(directory)
+    brokers, registry = brokers_of(directory), registry_of(directory)
     state: list[dict[str, Any]] = [
         {
             "id": broker.node.id,
@@ -234,6 +246,7 @@ def _tell(directory: Path, output: OutputForm) -> bool:
             "bootstrap_servers": servers,
             "data_dir": str(directory),
             "brokers": state,
+            "registry": registry,
         }
         tell_json(told | {"login": dict(login.described(secured))} if login else told)
         return running
@@ -241,6 +254,8 @@ def _tell(directory: Path, output: OutputForm) -> bool:
     for broker in state:
         how = f"pid {broker['pid']}" if broker["pid"] else "not running"
         typer.echo(f"  broker {broker['id']}  {broker['address']}  {how}  log {broker['log']}")
+    if registry is not None:
+        typer.echo(f"schema registry: {registry}")
     if login:
         typer.echo(f"with TLS and a password: {secured}")
         for line in (*login.python(secured), login.console(secured)):

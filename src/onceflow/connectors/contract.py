@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
+    from onceflow.formats.registry import SchemaRegistry
+
 
 TOO_OLD = 0.8
 """Share of the transactions' time-out after which an undecided epoch is given up: they may expire first."""
@@ -327,6 +329,11 @@ class Sink(ABC):
 
     keeps_fields: bool = False
     """Whether a reader of its system gets the output's fields, as of a table, not what ``columns`` makes of them."""
+
+    @property
+    def registries(self) -> Sequence[SchemaRegistry]:
+        """Where its formats ask for schemas."""
+        return ()
 
     @property
     def carries_secret(self) -> bool:

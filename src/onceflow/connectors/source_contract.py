@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Sink
 from onceflow.errors import ConfigurationError, OnceflowError, SourceDataLostError
+from onceflow.formats.registry import SchemaRegistry
 from onceflow.twophase.layout import LayoutSource, Topic
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ class Source(ABC):
     @abstractmethod
     def system(self) -> Hashable:
         """Which system; sources that give the same share a connection."""
+
+    @property
+    def registries(self) -> Sequence[SchemaRegistry]:
+        """Where its formats ask for schemas."""
+        return ()
 
     @abstractmethod
     def connect(self) -> SourceConnection:

@@ -99,6 +99,7 @@ class Outputs:
         self._frames = sorted(frames, key=itemgetter(0))
         self._mode = mode
         self.keyed = keyed
+        self._written: dict[str, list[Column]] = {}
         self._branches: list[DataFrame] = []
         self._along: set[int] = set()
         self.together = ""
@@ -174,6 +175,12 @@ class Outputs:
         return rows.select("*", *digests, *(_sha256(i, fields[i], self.sinks[i].destination) for i in others))
 
     def _columns(self, sink: Sink, schema: StructType) -> list[Column]:
+        """What a sink writes, asked once: a format may have asked a registry."""
+        if sink.name not in self._written:
+            self._written[sink.name] = self._asked(sink, schema)
+        return self._written[sink.name]
+
+    def _asked(self, sink: Sink, schema: StructType) -> list[Column]:
         return sink.dead_letter_columns(schema) if sink in self.dead_letter_sinks else sink.columns(schema)
 
     def _fields(self, index: int, frame: DataFrame, columns: Sequence[Column]) -> list[StructField]:

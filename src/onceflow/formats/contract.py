@@ -6,9 +6,12 @@ Must not know: any particular format, Kafka, sources, sinks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
+
+from onceflow.formats.registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +20,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 
-class Format(ABC):
-    """Between bytes and columns. Immutable; one object may serve many sources and sinks."""
+@dataclass(frozen=True, slots=True)
+class PartOfRecord:
+    """Which bytes a format is asked for.
+
+    Attributes:
+        topics: Of which topic; several, or a pattern's text, where a source reads them.
+        part: Its records' key, or their value.
+        fails: A record that cannot be read ends the job; else it is left out.
+    """
+
+    topics: tuple[str, ...]
+    part: Literal["key", "value"]
+    fails: bool = True
+
+
+class Reading(ABC):
+    """How bytes become columns, with all that is needed for it known. Immutable."""
 
     @abstractmethod
     def parsed(self, column: Column) -> Column:
@@ -46,9 +64,40 @@ class Format(ABC):
     def fields(self) -> StructType | None:
         """The fields of a record, or None where the whole of it is one column."""
 
+    def unknown(self, column: Column) -> Column | None:  # noqa: ARG002 - most formats know all that they need
+        """A text that says what must be learned before these bytes can be read, null where nothing; None for never.
+
+        The epoch fails by it, the query begins again, and ``Format.reading`` learns it.
+        """
+        return None
+
+
+class Format(ABC):
+    """Between bytes and columns. Immutable; one object may serve many sources and sinks.
+
+    Attributes:
+        registry: Where it asks for schemas; None for nowhere.
+    """
+
+    registry: SchemaRegistry | None = None
+
     @abstractmethod
-    def encode(self, columns: Sequence[StructField]) -> Column:
-        """These columns of a row as one binary column."""
+    def reading(self, part: PartOfRecord) -> Reading:
+        """How it reads; asked once when a source is loaded.
+
+        What it must learn elsewhere it asks ``schemas.present_schemas``, which keeps what a second run needs.
+
+        Raises:
+            OnceflowError: It cannot read, or cannot learn how.
+        """
+
+    @abstractmethod
+    def encode(self, columns: Sequence[StructField], part: PartOfRecord) -> Column:
+        """These columns of a row as one binary column.
+
+        Raises:
+            OnceflowError: They have no form here, or it cannot learn how.
+        """
 
     def require_readable(self) -> None:  # noqa: B027 - most formats read anything
         """Raise what can be known without a SparkSession to stand in the way of reading."""

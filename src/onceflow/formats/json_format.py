@@ -5,10 +5,11 @@ Must not know: Kafka, topics, sources, sinks.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import (
     BinaryType,
@@ -21,9 +22,10 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
+from pyspark.sql.utils import get_active_spark_context
 
 from onceflow.errors import ConfigurationError
-from onceflow.formats.contract import Format, column_named
+from onceflow.formats.contract import Format, PartOfRecord, Reading, column_named
 from onceflow.formats.json_text import as_json, require_form
 from onceflow.formats.times import FORMATS, as_written, times_read, times_wrong
 from onceflow.options.arguments import named_fields
@@ -40,7 +42,7 @@ _WITHOUT_TEXT = (NumericType, BooleanType, TimestampType, TimestampNTZType, Bina
 
 @named_fields
 @dataclass(frozen=True)
-class Json(Format):
+class Json(Format, Reading):
     """One JSON object per record, UTF-8.
 
     Reading: a field that is missing is null, also one that the schema calls NOT NULL; fields that the schema does
@@ -101,28 +103,17 @@ class Json(Format):
         Raises:
             ConfigurationError: There is no schema, or Spark cannot parse it.
         """
-        self.require_readable()
-        if isinstance(self.schema, StructType):
-            return self.schema
-        try:
-            schema = DataType.fromDDL(str(self.schema))
-        except PySparkException as error:
-            first_line = next((line for line in str(error).splitlines() if line.strip()), "")
-            raise ConfigurationError(
-                f"the schema of Json is no DDL that Spark understands: {first_line}",
-                cause=f"schema={self.schema!r}",
-                action="correct it; the types are those of CREATE TABLE in Spark SQL",
-            ) from error
-        if not isinstance(schema, StructType):
-            raise ConfigurationError(
-                "the schema of Json is a single type, but a record has named fields",
-                cause=f"schema={self.schema!r}",
-                action='name the fields, for example Json("user_id string, amount decimal(18,2)")',
-            )
-        return schema
+        self._require_schema()
+        return schema_of(self.schema, "Json")
 
     def require_readable(self) -> None:
-        """Raise if there is no schema. Whether Spark understands its DDL shows when a source is loaded."""
+        """Raise if there is no schema, or, where Spark runs already, if it is none that Spark understands."""
+        self._require_schema()
+        with contextlib.suppress(PySparkRuntimeError):  # no Spark runs yet
+            get_active_spark_context()  # not the active session: Java has one for each of its threads
+            self.fields()
+
+    def _require_schema(self) -> None:
         if self.schema is None:
             raise ConfigurationError(
                 "a source cannot read Json without a schema",
@@ -204,7 +195,11 @@ class Json(Format):
             replaced |= F.coalesce(F.contains(parsed[name], F.lit("\ufffd")), F.lit(False))
         return replaced & ~valid
 
-    def encode(self, columns: Sequence[StructField]) -> Column:
+    def reading(self, part: PartOfRecord) -> Reading:  # noqa: ARG002 - the contract's
+        """As it is: it needs nothing from elsewhere."""
+        return self
+
+    def encode(self, columns: Sequence[StructField], part: PartOfRecord) -> Column:  # noqa: ARG002 - the contract's
         """One object with these fields.
 
         Raises:
@@ -226,3 +221,29 @@ class Json(Format):
 def _spelt(kind: DataType, timestamp_format: str) -> str:
     """A type, in words that say what was expected."""
     return f"{kind.simpleString()} ({timestamp_format})" if kind == TimestampType() else kind.simpleString()
+
+
+def schema_of(schema: str | StructType | None, whose: str) -> StructType:
+    """A schema as Spark has it.
+
+    Raises:
+        ConfigurationError: Spark cannot parse it, or it is no record's.
+    """
+    if isinstance(schema, StructType):
+        return schema
+    try:
+        found = DataType.fromDDL(str(schema))
+    except PySparkException as error:
+        first_line = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise ConfigurationError(
+            f"the schema of {whose} is no DDL that Spark understands: {first_line}",
+            cause=f"schema={schema!r}",
+            action="correct it; the types are those of CREATE TABLE in Spark SQL",
+        ) from error
+    if not isinstance(found, StructType):
+        raise ConfigurationError(
+            f"the schema of {whose} is a single type, but a record has named fields",
+            cause=f"schema={schema!r}",
+            action=f'name the fields, for example {whose}("user_id string, amount decimal(18,2)")',
+        )
+    return found

@@ -1,11 +1,10 @@
-"""Values as JSON text: which types have a form there, and the refusal of texts that Spark would change on their way.
+"""Values as JSON text: which types have a form there, and what is made of them.
 
 Must not know: sinks, where the text goes, what else a record or a row has.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -21,17 +20,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from onceflow.errors import ConfigurationError, RowRefusedError
-from onceflow.twophase.forms import OTHER_FORM
+from onceflow.errors import ConfigurationError
+from onceflow.formats.refused import NOT_UTF8, not_utf8, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column
-
-_MARKER = "onceflow-not-utf8:"
-# Spark's own words; a plan, which Spark prints too, has the marker alone.
-_RAISED = f"[USER_RAISED_EXCEPTION] {_MARKER}"
 
 
 def without_form(kind: DataType) -> str | None:
@@ -71,94 +66,30 @@ def require_form(fields: Sequence[StructField]) -> None:
         )
 
 
-def as_json(value: Column, parts: Mapping[str, tuple[Column, DataType]], options: Mapping[str, str]) -> Column:
+def as_json(value: Column, columns: Mapping[str, tuple[Column, DataType]], options: Mapping[str, str]) -> Column:
     """A value as JSON text, of columns that have a form there.
 
-    A row with a text that is not UTF-8 fails its task, since Spark would put U+FFFD in its place: see ``refused_from``.
+    A row with a text that is not UTF-8 fails its task, since Spark would put U+FFFD in its place: see ``refused``.
 
     Args:
         value: What becomes an object, or an array.
-        parts: The columns of which it is made, by name, with their types.
+        columns: Those of which it is made, by name, with their types.
         options: Spark's, of ``to_json``.
     """
-    text = F.to_json(value, dict(options))
-    # One CASE for all columns: inside of each other they are too deep for Spark's stack. What it asks first is the
-    # text, since to look inside of an array takes longer than to write it. CONCAT lets Spark make the text only once.
-    empty = F.lit("")
-    strange = F.when(~F.contains(text, F.lit("\ufffd")), empty)
-    for name, (column, of) in parts.items():
-        found = _not_utf8(column, of)
-        if found is not None:
-            told = json.dumps({"column": name, "type": of.simpleString()})
-            strange = strange.when(found, F.raise_error(F.lit(_MARKER + told)).cast("string"))
-    if not any(_has_text(of) for _, of in parts.values()):
-        return text
-    return F.concat(text, strange.otherwise(empty))
+    return only_utf8(F.to_json(value, dict(options)), columns)
 
 
-def _not_utf8(column: Column, kind: DataType) -> Column | None:
-    """Whether a text inside has other bytes, never null; None where there is none."""
-    match kind:
-        case StringType():
-            return ~F.coalesce(F.is_valid_utf8(column), F.lit(True))
-        case StructType():
-            found = [_not_utf8(column.getField(field.name), field.dataType) for field in kind]
-        case ArrayType():
-            found = [_any(column, kind.elementType)]
-        case MapType():
-            found = [_any(F.map_keys(column), kind.keyType), _any(F.map_values(column), kind.valueType)]
-        case _:
-            return None
-    some = [each for each in found if each is not None]
-    if not some:
-        return None
-    strange = some[0]
-    for each in some[1:]:
-        strange |= each
-    return strange
-
-
-def _any(items: Column, kind: DataType) -> Column | None:
-    if not _has_text(kind):
-        return None
-    return F.coalesce(F.exists(items, lambda item: _strange(item, kind)), F.lit(False))
-
-
-def _strange(item: Column, kind: DataType) -> Column:
-    found = _not_utf8(item, kind)
-    return F.lit(False) if found is None else found
-
-
-def _has_text(kind: DataType) -> bool:
-    match kind:
-        case StructType():
-            return any(_has_text(field.dataType) for field in kind)
-        case ArrayType():
-            return _has_text(kind.elementType)
-        case MapType():
-            return _has_text(kind.keyType) or _has_text(kind.valueType)
-    return isinstance(kind, StringType)
-
-
-def refused_from(message: str) -> RowRefusedError | None:
-    """The row that a failed query's message speaks of, if it does.
+def only_utf8(text: Column, columns: Mapping[str, tuple[Column, DataType]]) -> Column:
+    """A text that Spark has made of columns; a row of which one had other bytes than UTF-8 fails its task.
 
     Args:
-        message: With the plan of the query behind it, as Spark has it of a query that ended for whatever reason.
+        text: The text, with U+FFFD where there were such bytes.
+        columns: Of which it is made, by name, with their types.
     """
-    at = message.find(_RAISED)
-    if at < 0:
-        return None
-    try:
-        told, _ = json.JSONDecoder().raw_decode(message, at + len(_RAISED))
-        column, kind = str(told["column"]), str(told["type"])
-    except OTHER_FORM:  # cut off on its way, or a row's own text
-        return None
-    return RowRefusedError(
-        f"column {column} ({kind}) of a row has a text that is not UTF-8, and JSON has no other",
-        harmless="for the data: nothing of the epoch is visible",
-        cause="bytes were made a text as they are, by cast('string') for example",
-        action="in the stream function keep them binary, which JSON has as base64; or leave such rows out by "
-        "F.is_valid_utf8(column), or let F.make_valid_utf8(column) put U+FFFD into them",
-        column=column,
-    )
+    conditions = [(not_utf8(column, of), name, of, NOT_UTF8) for name, (column, of) in columns.items()]
+    refusal = refusing([(found, name, of, why) for found, name, of, why in conditions if found is not None])
+    if refusal is None:
+        return text
+    # One CASE for all columns: inside of each other they are too deep for Spark's stack. What it asks first is the
+    # text, since to look inside of an array takes longer than to write it. CONCAT lets Spark make the text only once.
+    return F.concat(text, F.when(~F.contains(text, F.lit("\ufffd")), F.lit("")).otherwise(refusal))

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 from pyspark.sql.types import BinaryType
 
 from onceflow.errors import ConfigurationError
-from onceflow.formats.contract import Format, column_named
+from onceflow.formats.contract import Format, PartOfRecord, Reading, column_named
 from onceflow.options.arguments import named_fields
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @named_fields
 @dataclass(frozen=True)
-class Text(Format):
+class Text(Format, Reading):
     """UTF-8 text in one column. Null stays null in both directions; bytes that are not UTF-8 are malformed.
 
     Writing takes one column of any type that Spark casts to string.
@@ -49,14 +49,18 @@ class Text(Format):
         """The text."""
         return [parsed]
 
-    def encode(self, columns: Sequence[StructField]) -> Column:
+    def reading(self, part: PartOfRecord) -> Reading:  # noqa: ARG002 - the contract's
+        """As it is: it needs nothing from elsewhere."""
+        return self
+
+    def encode(self, columns: Sequence[StructField], part: PartOfRecord) -> Column:  # noqa: ARG002 - the contract's
         """One column as text."""
         return _only(self, columns).cast("string").cast("binary")
 
 
 @named_fields
 @dataclass(frozen=True)
-class Raw(Format):
+class Raw(Format, Reading):
     """The bytes as they are, in one binary column. Null stays null in both directions; nothing is malformed."""
 
     def fields(self) -> None:
@@ -77,7 +81,11 @@ class Raw(Format):
         """The bytes."""
         return [parsed]
 
-    def encode(self, columns: Sequence[StructField]) -> Column:
+    def reading(self, part: PartOfRecord) -> Reading:  # noqa: ARG002 - the contract's
+        """As it is: it needs nothing from elsewhere."""
+        return self
+
+    def encode(self, columns: Sequence[StructField], part: PartOfRecord) -> Column:  # noqa: ARG002 - the contract's
         """One column; a type that Spark does not cast to binary is refused when the query is made."""
         return _only(self, columns).cast(BinaryType())
 

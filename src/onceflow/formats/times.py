@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _PER_SECOND = {"epoch-seconds": 1, "epoch-millis": 1_000, "epoch-micros": 1_000_000}
 FORMATS = ("iso-8601", *_PER_SECOND)
 """What ``timestamp_format`` may be."""
+AS_TIMES = "times"
+"""What was parsed has its times already."""
 
 _DATED = r"^\s*[+-]?\d{4,6}-\d{1,2}-\d{1,2}"
 
@@ -86,7 +88,7 @@ def times_wrong(column: Column, kind: DataType, timestamp_format: str, latest: C
     Args:
         column: What was parsed as ``as_written`` says.
         kind: The type that was meant.
-        timestamp_format: One of ``FORMATS``.
+        timestamp_format: One of ``FORMATS``, or ``AS_TIMES``.
         latest: The latest time that is plausible, None for any.
     """
 
@@ -130,6 +132,8 @@ def _anywhere(column: Column, kind: DataType, holds: Callable[[Column, DataType]
 
 def _time(written: Column, timestamp_format: str) -> Column:
     """A time, or null where it is none."""
+    if timestamp_format == AS_TIMES:
+        return written
     if timestamp_format == "iso-8601":
         # Spark would take a year or a time of day alone, too, and fill in the rest; of a time of day, from the clock.
         return F.when(written.rlike(_DATED), written.try_cast("timestamp"))

@@ -20,6 +20,7 @@ from onceflow.execution.job_log import JobLog
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.source_check import Sources
 from onceflow.findings import Checks
+from onceflow.formats.schemas import asking
 from onceflow.launch.request import StartRequest, place_of
 from onceflow.launch.starting import Starting
 from onceflow.options.auditing import Auditing
@@ -44,7 +45,8 @@ log = logging.getLogger(__name__)
 
 def call_function(starting: Starting) -> None:
     """Have the stream function make its stream."""
-    starting.result = starting.make_stream(starting.session)
+    with asking(starting.schemas):
+        starting.result = starting.make_stream(starting.session)
 
 
 def put_together(starting: Starting) -> None:
@@ -52,7 +54,9 @@ def put_together(starting: Starting) -> None:
     starting.phases.begin("checks of the plan")
     starting.auditing, request = Auditing.from_environment(), starting.request
     keyed = starting.auditing.key is not None
-    starting.outputs = outputs = outputs_of(starting.session, starting.result, starting.to, request, keyed=keyed)
+    with asking(starting.schemas):
+        outputs = outputs_of(starting.session, starting.result, starting.to, request, keyed=keyed)
+    starting.outputs = outputs
     starting.where = spark_path(starting.session, starting.place.checkpoint)
     starting.ends_when_idle = never_caught_up(outputs, request)
     leaves, states, asked = outputs.leaves(), outputs.states(), starting.systems.take_sources()

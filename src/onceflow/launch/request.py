@@ -15,6 +15,7 @@ from onceflow.connectors.source_contract import Connector
 from onceflow.errors import ConfigurationError
 from onceflow.execution.means import REAL, Means
 from onceflow.execution.observer import NOBODY, Observer
+from onceflow.formats.schemas import WantedSchema
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.names import DEFAULT_PREFIX, PREFIX
 
@@ -39,6 +40,7 @@ class StartRequest:
         watched: Whoever starts it waits for its end, and is told why; else the log tells it.
         code: A hash of the job's code, for its receipts; "" where it is not known.
         observer: Told of what happens while it runs.
+        wanted: Schemas that records have named since the checkpoint knows its own.
         fixed_tables: The static tables that it reads stay as they are.
     """
 
@@ -55,6 +57,7 @@ class StartRequest:
     parallelism: int | None = None
     observer: Observer = NOBODY
     fixed_tables: bool = False
+    wanted: tuple[WantedSchema, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name.strip():

@@ -56,6 +56,7 @@ def find_session(starting: Starting) -> None:
 def put_together_alone(starting: Starting) -> None:
     """Put the query together, in a session that has none of its name: a program may have several sessions."""
     require_free(starting.session, starting.place, starting.request.name)
+    starting.schemas.registers = True
     put_together(starting)
 
 
@@ -80,6 +81,7 @@ def settle(starting: Starting) -> None:
         starting.driver,
         starting.reads,
     )
+    starting.schemas.keep()
     starting.progress = Progress(
         request.name,
         driver.reports,

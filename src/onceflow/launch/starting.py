@@ -22,6 +22,7 @@ from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
 from onceflow.launch.phases import Phases
 from onceflow.launch.request import StartRequest, place_of
+from onceflow.launch.schemas import StartSchemas
 from onceflow.launch.systems import Systems
 from onceflow.options.auditing import Auditing
 from onceflow.spark.plan import Leaf
@@ -48,6 +49,7 @@ class Starting:
 
     Attributes:
         place: The checkpoint.
+        schemas: Those that its formats ask for.
         has_finished: An undone epoch was taken over and committed by this start.
         systems: What was looked at without Spark.
         session: Spark's.
@@ -110,6 +112,7 @@ class Starting:
         self.phases = phases or Phases(None)
         self.means = means
         self.place = place_of(request, means)
+        self.schemas = StartSchemas(self.place.schemas, request.wanted)
         self.has_finished = False
         self.systems = Systems()
         self.opened = ExitStack()
@@ -120,6 +123,7 @@ class Starting:
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
         self.opened.close()
         self.systems.close()
+        self.schemas.close()
 
     @property
     def taking_part(self) -> dict[str, SinkConnection]:

@@ -19,6 +19,9 @@ def look_without_java(starting: Starting) -> None:
 def look_at_all(starting: Starting) -> None:
     """Look at the systems of all that is listed."""
     request, phases = starting.request, starting.phases
+    if not starting.place.has_undone():
+        of_sources = [registry for source in starting.sources for registry in source.registries]
+        starting.schemas.look([*of_sources, *(registry for sink in starting.sinks for registry in sink.registries)])
     known = (starting.sinks, starting.sources, starting.place, request.prefix, request.name)
     starting.systems = look_at_systems(*known, phases.begin, taken_over=request.takeover is not None)
 

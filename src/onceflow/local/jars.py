@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 from collections import deque
@@ -57,18 +58,21 @@ _IVY_SETTINGS = """<ivysettings>
 
 @dataclass(frozen=True)
 class Jar:
-    """One pinned jar: Maven coordinates, size in bytes, SHA-256 in hex."""
+    """One pinned jar, or archive: Maven coordinates, size in bytes, SHA-256 in hex."""
 
     org: str
     name: str
     rev: str
     size: int
     sha256: str
+    classifier: str = ""
+    ext: str = "jar"
 
     @property
     def file_name(self) -> str:
-        """``name-revision.jar``."""
-        return f"{self.name}-{self.rev}.jar"
+        """``name-revision.jar``, with a classifier before the dot where it has one."""
+        behind = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.name}-{self.rev}{behind}.{self.ext}"
 
     def path_in(self, cache: Path) -> Path:
         """Where the jar lies in ``cache``, whether it is there or not."""
@@ -131,6 +135,23 @@ def s3_jars(progress: Progress | None = None) -> list[Path]:
         return []
     _require_hadoop_of(_S3A)
     return _pinned("s3", progress)
+
+
+def registry_home(progress: Progress | None = None) -> Path:
+    """The folder of a schema registry's program, unpacked from its archive once.
+
+    Raises:
+        SetupError: As of ``broker_jars``, or the cache cannot be written.
+    """
+    (archive,) = _pinned("registry", progress)
+    home = archive.with_suffix("").with_suffix("")
+    if not home.exists():
+        with one_at_a_time("unpack"), tempfile.TemporaryDirectory(prefix="unpack-", dir=archive.parent) as name:
+            with tarfile.open(archive) as packed:
+                packed.extractall(Path(name, "whole"), filter="data")
+            if not home.exists():
+                Path(name, "whole").rename(home)
+    return home
 
 
 def hdfs_jars() -> list[Path]:
@@ -375,11 +396,15 @@ def _run_ivy(jars: list[Jar], work: Path, progress: Progress) -> None:
     """Let Ivy put ``jars`` into ``work/taken``. Its output names hosts, so it is read here and not shown."""
     dependencies = "\n".join(
         f"<dependency org={quoteattr(jar.org)} name={quoteattr(jar.name)} rev={quoteattr(jar.rev)} "
-        'conf="default->default" transitive="false"/>'
+        f'conf="default->default" transitive="false"><artifact name={quoteattr(jar.name)} type={quoteattr(jar.ext)} '
+        f"ext={quoteattr(jar.ext)}"
+        + (f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else "")
+        + "/></dependency>"
         for jar in jars
     )
     (work / "ivy.xml").write_text(
-        '<ivy-module version="2.0"><info organisation="onceflow" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="onceflow" module="jars"/>'
         f'<configurations><conf name="default"/></configurations><dependencies>\n{dependencies}\n'
         "</dependencies></ivy-module>\n"
     )
@@ -390,7 +415,7 @@ def _run_ivy(jars: list[Jar], work: Path, progress: Progress) -> None:
     command = [java_executable(), "-jar", str(_ivy_jar())]
     command += ["-settings", settings or str(work / "ivysettings.xml")]
     command += ["-cache", str(work / "ivy"), "-ivy", str(work / "ivy.xml")]
-    command += ["-retrieve", f"{work}/taken/[artifact]-[revision].[ext]"]
+    command += ["-retrieve", f"{work}/taken/[artifact]-[revision](-[classifier]).[ext]"]
     last: deque[str] = deque(maxlen=400)
     done = 0
     progress(done, len(jars))

@@ -9,16 +9,17 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from onceflow.checkpoint.deleting import read_deleting
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.control.standing import JobStatus
-from onceflow.errors import CheckpointConflictError, FencedError, OnceflowError
+from onceflow.errors import CheckpointConflictError, FencedError, OnceflowError, UnknownSchemaError
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
+from onceflow.formats.schemas import WantedSchema
 from onceflow.options import restarting
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import Restarts
@@ -62,6 +63,7 @@ class Attempts:
         signals: Those of the process.
         standing: How the job stands.
         place: Its checkpoint.
+        wanted: Schemas that records have named, each of which a start has looked up, or will.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Attempts:
     signals: Signals
     standing: JobStatus
     place: Place
+    wanted: list[WantedSchema] = field(default_factory=list)
 
     def true_end(self, error: BaseException) -> BaseException | None:
         """What is raised in the place of an error that came out of ``run``; None for the error itself.
@@ -110,7 +113,11 @@ class Attempts:
                 fenced = isinstance(error, FencedError)  # a newer start has taken the place, as a new job or not
                 if job_id and not fenced and not _is_there(self.place, job_id):
                     raise _gone(self.place) from error
-                self._wait_for_restart(error)
+                if self._wants_schema(error):
+                    self.signals.interrupting = True
+                    self.signals.look()
+                else:
+                    self._wait_for_restart(error)
                 if self.standing.ordered:
                     return True
             first = False
@@ -129,6 +136,19 @@ class Attempts:
                 "the query could not be ended in time; the next start goes on from the checkpoint"
             )
         return in_time
+
+    def _wants_schema(self, error: OnceflowError) -> bool:
+        """Whether it was ended by a schema that the next start looks up, which is no failure; once for each."""
+        if not isinstance(error, UnknownSchemaError):
+            return False
+        of = error.facts
+        known = {(each.registry, each.id) for each in self.wanted}
+        if (of["registry"], of["schema"]) in known:
+            return False
+        where = f"topic {of['topic']}, partition {of['partition']}, offset {of['offset']}"
+        self.wanted.append(WantedSchema(of["registry"], of["schema"], where))
+        JobLog(log, self.name).info("%s; the query begins again with it", error.what)
+        return True
 
     def _ordered(self) -> str | None:
         return "cancel" if self.signals.received is not None else self.standing.ordered

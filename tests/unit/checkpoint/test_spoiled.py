@@ -37,7 +37,7 @@ from onceflow.execution import carried
 from onceflow.flinksql import kafka_tables
 from onceflow.flinksql.problems import Position, whole_number
 from onceflow.flinksql.script import Script
-from onceflow.formats import json_text
+from onceflow.formats import refused
 from onceflow.operations.savepoints import reading, state_files
 from onceflow.operations.savepoints.manifest import FORMAT, NAME
 from onceflow.options.durations import duration_ms
@@ -450,7 +450,7 @@ def test_who_answers_half_a_list_of_logins_is_no_broker(said, monkeypatch):
 @pytest.mark.parametrize("told", ["{}", '{"column":"a"}', '{"column":5}', "5", "[]", DEEP])
 def test_a_row_that_looks_like_our_own_words_is_no_refusal(told):
     """A row's text stands in Spark's message as well."""
-    assert json_text.refused_from(json_text._RAISED + told) is None
+    assert refused.refused_from(refused._RAISED + told) is None
 
 
 @pytest.mark.parametrize("more", ["}", ',"partition":1}', ',"partition":"x","offset":1,"reason":"r"}', f',"a":{DEEP}'])

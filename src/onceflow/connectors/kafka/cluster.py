@@ -119,9 +119,8 @@ class KafkaCluster(BaseModel):
                 client_id=client_id,
             )
         except ValidationError as error:
-            raise not_made(
-                "KafkaCluster", list(KafkaCluster.model_fields), error
-            ) from None  # pydantic's own text could carry a secret
+            # pydantic's own text could carry a secret
+            raise not_made("KafkaCluster", list(KafkaCluster.model_fields), error) from None
         except UnicodeEncodeError:
             raise ConfigurationError(
                 "KafkaCluster cannot be made: a setting has characters that UTF-8 has not",

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
 from onceflow.connectors.kafka.broker_checks import BROKER_DEFAULT_MAX_TIMEOUT_MS
@@ -18,8 +18,9 @@ from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import is_topic_name
 from onceflow.connectors.kafka.producer_names import require_producer
 from onceflow.errors import ConfigurationError, RefusedSettingError
-from onceflow.formats.contract import Format, column_named
+from onceflow.formats.contract import Format, PartOfRecord, column_named
 from onceflow.formats.json_format import Json
+from onceflow.formats.registry import SchemaRegistry
 from onceflow.formats.text_format import Text
 from onceflow.options.arguments import checked, named_fields, require_fields, wrong
 from onceflow.options.durations import duration_ms
@@ -224,6 +225,11 @@ class KafkaSink(Sink):
         """The sink in a few words."""
         return f"Kafka topic {self.topic} ({self.guarantee})"
 
+    @property
+    def registries(self) -> Sequence[SchemaRegistry]:
+        """As the contract says."""
+        return [form.registry for form in (self._value, self._key_format) if form.registry is not None]
+
     # -- rows -------------------------------------------------------------------------------------
 
     def columns(self, fields: StructType) -> list[Column]:
@@ -242,9 +248,10 @@ class KafkaSink(Sink):
                 action="select the column in the stream function, or name another one at the sink",
             )
 
-        columns = [self._value.encode([fields[name] for name in value]).alias("value")]
+        columns = [self._value.encode([fields[name] for name in value], self._part("value")).alias("value")]
         if self._key:
-            columns.append(self._key_format.encode([fields[name] for name in self._key]).alias("key"))
+            key = [fields[name] for name in self._key]
+            columns.append(self._key_format.encode(key, self._part("key")).alias("key"))
         if self._partition is not None:
             columns.append(column_named(self._partition).cast("int").alias("partition"))
         if self.topic_column is not None:
@@ -254,6 +261,9 @@ class KafkaSink(Sink):
         if self.timestamp is not None:
             columns.append(F.unix_millis(column_named(self.timestamp).cast("timestamp")).alias("timestamp"))
         return columns
+
+    def _part(self, part: Literal["key", "value"]) -> PartOfRecord:
+        return PartOfRecord((self.topic,), part)
 
     def dead_letter_columns(self, fields: StructType) -> list[Column]:
         """Key, value and headers as they were read, and behind those headers what is known of the record."""

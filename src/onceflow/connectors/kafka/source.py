@@ -46,9 +46,10 @@ from onceflow.connectors.source_contract import (
     SourceConnection,
     present_limit,
 )
-from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError
-from onceflow.formats.contract import Format
-from onceflow.formats.json_text import refused_from
+from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError, UnknownSchemaError
+from onceflow.formats.contract import Format, PartOfRecord, Reading
+from onceflow.formats.refused import refused_from
+from onceflow.formats.registry import SchemaRegistry
 from onceflow.formats.text_format import Raw
 from onceflow.options.arguments import checked
 from onceflow.options.durations import duration_ms
@@ -61,6 +62,7 @@ __all__ = ["CONNECTOR", "KafkaSource", "find", "malformed_from"]
 
 _MARKER = "onceflow-malformed-record"
 _METRIC = "onceflow_malformed_"
+_UNKNOWN = "onceflow-unknown-schema"
 _PLACE = ("topic", "partition", "offset", "reason")
 _OF_A_DEAD_LETTER = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _FIRST = 3
@@ -105,7 +107,7 @@ class KafkaSource(Source):
         cluster: Where.
         topics: A name, several names, or a compiled pattern, which Java's regex engine matches against whole
             names; topics that match later are found, too.
-        value: How to read values: Json(schema), Text() or Raw().
+        value: How to read values: Json(schema), Avro(…), Text() or Raw().
         key: How to read keys, likewise; None: no column ``key``.
         metadata: Further columns, any of key (as bytes, unless ``key`` says otherwise), headers, topic, partition,
             offset, timestamp.
@@ -195,6 +197,11 @@ class KafkaSource(Source):
 
         return KafkaSourceConnection(KafkaClient(self.cluster))
 
+    @property
+    def registries(self) -> Sequence[SchemaRegistry]:
+        """As the contract says."""
+        return [form.registry for form in (self.value, self.key) if form is not None and form.registry is not None]
+
     def malformed(self, observed: Mapping[str, Any]) -> Malformed:
         """As the contract says."""
         row = observed.get(_METRIC + self.source_id)
@@ -233,8 +240,11 @@ class KafkaSource(Source):
             ConfigurationError: Two columns would have the same name, or Spark cannot read with the schema of Json.
             KafkaUnavailableError: No broker answered (asked for ``group-offsets`` and specific offsets only).
             KafkaRightsError: The broker refused the login, likewise.
+            RegistryError: A format's registry did not answer, or does not have what it is asked for.
         """
-        self._require_names()
+        value = self.value.reading(self._part("value"))
+        key = None if self.key is None else self.key.reading(self._part("key"))
+        self._require_names(value)
         hidden = str(spark.conf.get(_HIDING))
         if _HIDDEN not in hidden:
             spark.conf.set(_HIDING, f"{hidden}|{_HIDDEN}")
@@ -242,7 +252,7 @@ class KafkaSource(Source):
         records = spark.readStream.format("kafka").options(**self.connector_options(), **{SOURCE_OPTION: source_id})
         raw = records.load()
         try:
-            frame, dead_letters = self._decode(raw, source_id)
+            frame, dead_letters = self._decode(raw, source_id, value, key)
         except AnalysisException as error:
             raise ConfigurationError(
                 f"{self!r} cannot be read with its formats: {str(error).splitlines()[0]}",
@@ -297,8 +307,12 @@ class KafkaSource(Source):
             wrong("start", self.start, f"offsets of partitions that exist; there is no {unknown}")
         return offsets.to_json({partition: wanted.get(partition, -2) for partition in partitions})
 
-    def _require_names(self) -> None:
-        fields = self.value.fields()
+    def _part(self, part: Literal["key", "value"]) -> PartOfRecord:
+        topics = (self.topics.pattern,) if isinstance(self.topics, re.Pattern) else self.topics
+        return PartOfRecord(topics, part, self.fails_on_malformed)
+
+    def _require_names(self, value: Reading) -> None:
+        fields = value.fields()
         names = ["value"] if fields is None else list(fields.names)
         extra = [*(["key"] if self.key is not None else []), *(name for name in self.metadata if name != "key")]
         taken = {name.lower() for name in names}
@@ -311,7 +325,9 @@ class KafkaSource(Source):
                 columns=clash,
             )
 
-    def _decode(self, records: DataFrame, source_id: str) -> tuple[DataFrame, DataFrame | None]:
+    def _decode(
+        self, records: DataFrame, source_id: str, value: Reading, key: Reading | None
+    ) -> tuple[DataFrame, DataFrame | None]:
         """From the connector's columns to ours; and what cannot be read, where that is asked for.
 
         Parsing must happen once per record, and a malformed record must not slip past the check. Spark's
@@ -322,18 +338,24 @@ class KafkaSource(Source):
         """
         parsed_value, parsed_key, barrier = "_onceflow_value", "_onceflow_key", "_onceflow_barrier"
         verdict, where = "_onceflow_malformed", "_onceflow_where"
-        key = self.key
         keys = [] if key is None else [key.parsed(F.col("key")).alias(parsed_key)]
         frame = records.select(
             "*",
-            self.value.parsed(F.col("value")).alias(parsed_value),
+            value.parsed(F.col("value")).alias(parsed_value),
             *keys,
             F.spark_partition_id().alias(barrier),
         )
         # Spark keeps an epoch's time in offsets/N: whoever runs it again finds the same records malformed.
         ahead = self.max_ahead_ms
         latest = None if ahead is None else F.current_timestamp() + F.expr(f"INTERVAL {ahead} MILLISECOND")
-        read = [("value", self.value, parsed_value), *([] if key is None else [("key", key, parsed_key)])]
+        read = [("value", value, parsed_value), *([] if key is None else [("key", key, parsed_key)])]
+        for name, form, _ in read:
+            unknown = form.unknown(frame[name])
+            if unknown is not None:
+                told = F.struct("topic", "partition", "offset", unknown.alias("schema"))
+                failure = F.raise_error(F.concat(F.lit(_UNKNOWN), F.to_json(told))).cast("boolean")
+                seen = F.spark_partition_id() == F.col(barrier)
+                frame = frame.where(F.when(unknown.isNotNull(), failure).otherwise(seen))
         checks = [
             (name, form, parsed, check)
             for name, form, parsed in read
@@ -366,8 +388,8 @@ class KafkaSource(Source):
                 cause=f"on_malformed={self.dead_letter!r}, value={self.value}, key={self.key}",
                 action="leave on_malformed away, or say what is to be read: Json(schema) or Text()",
             )
-        columns = self.value.columns(F.col(parsed_value))
-        if self.value.fields() is None:
+        columns = value.columns(F.col(parsed_value))
+        if value.fields() is None:
             columns = [columns[0].alias("value")]
         if key is not None:
             of_key = key.columns(F.col(parsed_key))
@@ -422,9 +444,35 @@ def malformed_from(message: str) -> MalformedRecordError | None:
     )
 
 
+def unknown_from(message: str) -> UnknownSchemaError | None:
+    """The schema that a failed query's message says is not known yet, if it does."""
+    at = message.find(_UNKNOWN + '{"topic":')
+    if at < 0:
+        return None
+    try:
+        told, _ = json.JSONDecoder().raw_decode(message, at + len(_UNKNOWN))
+        topic, partition, offset = str(told["topic"]), int(told["partition"]), int(told["offset"])
+        registry, _, number = str(told["schema"]).rpartition("/")
+        schema_id = int(number)
+    except OTHER_FORM:  # as above
+        return None
+    return UnknownSchemaError(
+        f"the record at topic {topic}, partition {partition}, offset {offset} is of schema {schema_id}, which the "
+        f"checkpoint does not have yet (registry {registry})",
+        harmless="always: nothing of the epoch is visible; the query begins again and looks the schema up",
+        cause="records are written by a schema that is new in this topic",
+        action="nothing",
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        registry=registry,
+        schema=schema_id,
+    )
+
+
 def explain(message: str) -> OnceflowError | None:
-    """Malformed, refused or lost records, a refused login or a missing topic: what a failed query's message tells."""
-    told = malformed_from(message) or refused_from(message) or offsets.data_lost_from(message)
+    """Unknown schemas, malformed, refused or lost records, a refused login: what a failed query's message tells."""
+    told = unknown_from(message) or malformed_from(message) or refused_from(message) or offsets.data_lost_from(message)
     return told or login_refused.in_spark(message) or offsets.no_topic_from(message)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import JobIdentity, read_identity
 from onceflow.checkpoint.place import OURS, TRAIL, Place
+from onceflow.checkpoint.schemas import FOLDER as SCHEMAS
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
 from onceflow.operations.savepoints.state_files import Listed, UnreadableStateError, files_of
@@ -103,6 +104,7 @@ def contents(place: Place, epoch: int | None = None) -> Contents:
         )
     paths = [*_spark_files(tree, at, offsets, layouts[-1]), f"{OURS}/{IDENTITY_FILE}"]
     paths += [f"{OURS}/journal/{place.journal.file_of(entry)}" for entry in entries]
+    paths += [f"{OURS}/{SCHEMAS}/{name}" for name in place.schemas.files()]
     if is_newest:  # an older epoch goes on as a new job only, for which they say nothing
         receipts = place.records.below("receipts")
         paths += [f"{OURS}/journal/receipts/{name}" for name in receipts.names() if not name.startswith(".")]

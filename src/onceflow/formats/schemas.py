@@ -1,0 +1,148 @@
+"""Schemas that formats ask for: which ids are known here, and what a start has settled.
+
+A schema by its id never changes. So a job keeps each one that it reads by in its checkpoint, and an epoch that is run
+again reads by the same ones, whatever has become of the registry.
+Must not know: where they are kept, the registry's client, how an epoch commits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from onceflow.errors import ConfigurationError
+from onceflow.formats.registry import SchemaRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingSchemas:
+    """What records of one subject are read by.
+
+    Attributes:
+        reader: The schema whose fields become columns.
+        writers: By id, those that records may have been written by.
+        absent: Ids that the registry did not have when a record named them; such a record is malformed.
+    """
+
+    reader: str
+    writers: Mapping[int, str] = field(default_factory=dict)
+    absent: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class WritingSchema:
+    """What records of one subject are written by.
+
+    Attributes:
+        id: Its id.
+        text: The schema.
+    """
+
+    id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSchema:
+    """One that a record names, and that was not known when it was read.
+
+    Attributes:
+        registry: The registry's name.
+        id: The schema's id.
+        where: Where the record is, in words.
+    """
+
+    registry: str
+    id: int
+    where: str
+
+
+class Schemas(ABC):
+    """Where formats ask, for one start of a job."""
+
+    @abstractmethod
+    def reading(
+        self, registry: SchemaRegistry, subject: str, *, reader: str | None, version: int | None, fails: bool
+    ) -> ReadingSchemas:
+        """What records are read by.
+
+        Args:
+            registry: Where.
+            subject: Whose newest version, or which one, says what becomes columns.
+            reader: The schema that says it instead.
+            version: The version of the subject; None is the newest at the first start of a checkpoint, and stays.
+            fails: A record of which the registry does not have the schema ends the job; else it is malformed for ever.
+
+        Raises:
+            OnceflowError: The registry did not answer, or has none.
+        """
+
+    @abstractmethod
+    def writing(self, registry: SchemaRegistry, subject: str, *, text: str, register: bool) -> WritingSchema:
+        """What records are written by.
+
+        Args:
+            registry: Where.
+            subject: Under which subject it stands; registered there at a start, if it is not and ``register`` says so.
+            text: The schema; "" takes the subject's newest one.
+            register: See above; whether it is compatible is asked before.
+
+        Raises:
+            OnceflowError: The registry did not answer, refused it, or has none.
+        """
+
+
+class _Nowhere(Schemas):
+    def reading(
+        self,
+        registry: SchemaRegistry,
+        subject: str,
+        *,
+        reader: str | None,  # noqa: ARG002 - the contract's
+        version: int | None,  # noqa: ARG002
+        fails: bool,  # noqa: ARG002
+    ) -> ReadingSchemas:
+        raise _no_checkpoint(registry, subject)
+
+    def writing(
+        self,
+        registry: SchemaRegistry,
+        subject: str,
+        *,
+        text: str,  # noqa: ARG002 - the contract's
+        register: bool,  # noqa: ARG002
+    ) -> WritingSchema:
+        raise _no_checkpoint(registry, subject)
+
+
+def _no_checkpoint(registry: SchemaRegistry, subject: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"subject {subject} of {registry.describe()} is asked for outside of a job",
+        harmless="always: nothing was read",
+        cause="the schemas that are read by are kept in the job's checkpoint, and only a Job loads its sources knowing "
+        "which checkpoint that is",
+        action="load the source in the stream function of a Job; or give the schema itself, Avro(schema=…), where "
+        "records "
+        "have no id before them",
+    )
+
+
+_present: ContextVar[Schemas] = ContextVar("_present", default=_Nowhere())  # noqa: B039 - it holds nothing
+
+
+@contextmanager
+def asking(schemas: Schemas) -> Iterator[None]:
+    """Formats that are used inside ask there."""
+    token = _present.set(schemas)
+    try:
+        yield
+    finally:
+        _present.reset(token)
+
+
+def present_schemas() -> Schemas:
+    """Where a format asks that is used now."""
+    return _present.get()

@@ -1,0 +1,276 @@
+"""The schemas of one start: what the checkpoint has, what the registry is asked for beside it, and when that is kept.
+
+Must not know: formats' bytes, Spark, how an epoch commits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from onceflow.checkpoint.schemas import Kept, KeptSchemas, SchemaOfId, SchemaOfReader, SchemaOfWriter
+from onceflow.connectors.registry.client import RegistryClient
+from onceflow.errors import CheckpointConflictError, ConfigurationError, RegistryError, RegistryUnavailableError
+from onceflow.formats.avro_schema import dumps, parse
+from onceflow.formats.registry import SchemaRegistry, require_one_each
+from onceflow.formats.schemas import ReadingSchemas, Schemas, WantedSchema, WritingSchema
+from onceflow.waiting import turns
+
+log = logging.getLogger(__name__)
+
+_NEWEST = 50
+"""So many versions of a subject are read ahead: records of older ones are looked up when they come."""
+_PAUSE_S = 1.0
+_ABSENT_S = 20.0
+"""An id that the registry does not have may be one that has not reached all of its servers yet."""
+
+
+class StartSchemas(Schemas):
+    """Those of one start.
+
+    Args:
+        kept: The checkpoint's.
+        wanted: What records have named, and the checkpoint does not have.
+
+    Attributes:
+        registers: A sink may register; else it is only looked whether it could.
+    """
+
+    def __init__(self, kept: KeptSchemas, wanted: Sequence[WantedSchema] = ()) -> None:
+        self._kept = kept
+        self._wanted = tuple(wanted)
+        self.registers = False
+        self._known: list[Kept] | None = None
+        self._learned: list[Kept] = []
+        self._asked: list[SchemaRegistry] = []
+        self._clients: dict[str, RegistryClient] = {}
+        self._compared: set[str] = set()
+
+    def close(self) -> None:
+        """Let go of the registries."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def keep(self) -> None:
+        """Write what was learned into the checkpoint: before the query that was made with it begins.
+
+        Raises:
+            CheckpointError: It could not be written.
+        """
+        for each in self._learned:
+            self._kept.keep(each)
+        self._learned.clear()
+
+    def look(self, registries: Sequence[SchemaRegistry]) -> None:
+        """Look at the registries before anything is begun; of one whose schemas the checkpoint has, that may be away.
+
+        Raises:
+            OnceflowError: One does not answer, refuses the login, or is another one than before.
+        """
+        for registry in registries:
+            self._enter(registry)
+            if self._is_new(registry):
+                self._client(registry).look()
+
+    # -- what formats ask -------------------------------------------------------------------------
+
+    def reading(
+        self, registry: SchemaRegistry, subject: str, *, reader: str | None, version: int | None, fails: bool
+    ) -> ReadingSchemas:
+        """As the contract says. What the checkpoint has is compared with what the registry has, where that answers."""
+        self._enter(registry)
+        if reader is None:
+            reader = self._reader(registry, subject, version)
+        if self._is_new(registry):
+            self._learn_versions(registry, subject)
+        for wanted in self._wanted:
+            if wanted.registry == registry.name and wanted.id not in self._of(registry):
+                self._learn(SchemaOfId(registry.name, wanted.id, self._looked_up(registry, wanted, fails=fails)))
+        known = self._of(registry)
+        writers = {schema_id: text for schema_id, text in known.items() if text is not None}
+        return ReadingSchemas(reader, writers, frozenset(set(known) - set(writers)))
+
+    def writing(self, registry: SchemaRegistry, subject: str, *, text: str, register: bool) -> WritingSchema:
+        """As the contract says. What the checkpoint has for the same question is not asked for again."""
+        self._enter(registry)
+        before = [
+            each
+            for each in self._all()
+            if isinstance(each, SchemaOfWriter) and (each.registry, each.subject) == (registry.name, subject)
+        ]
+        newest = max(before, key=lambda each: each.number, default=None)
+        if newest is not None and newest.asked == text:
+            return WritingSchema(newest.id, newest.text)
+        found = self._written(registry, subject, text, register=register)
+        number = 1 if newest is None else newest.number + 1
+        self._learn(SchemaOfWriter(registry.name, subject, number, text, found.id, found.text))
+        return found
+
+    def _written(self, registry: SchemaRegistry, subject: str, text: str, *, register: bool) -> WritingSchema:
+        client = self._client(registry)
+        if not text:
+            found = client.version(subject, None)
+            if found is None:
+                raise _no_subject(registry, subject)
+            return found
+        text = dumps(parse(text, "the sink's schema"))
+        there = client.registered(subject, text)
+        if there is not None:
+            return WritingSchema(there, text)
+        if not register:
+            raise ConfigurationError(
+                f"the sink's schema does not stand under subject {subject} of {registry.describe()}",
+                harmless="always: nothing was registered or written",
+                cause="register=False, and no version of the subject is this schema",
+                action="register it by your own way, or give the sink Avro(…, register=True)",
+                subject=subject,
+            )
+        client.require_compatible(subject, text)
+        if not self.registers:  # only looked at: nothing is written by it
+            return WritingSchema(0, text)
+        made = client.register(subject, text)
+        log.info("registered the sink's schema under subject %s of %s: it is %d", subject, registry.describe(), made)
+        return WritingSchema(made, text)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _reader(self, registry: SchemaRegistry, subject: str, version: int | None) -> str:
+        asked = f"{subject}{_at(version)}"
+        kept = next(
+            (
+                each.text
+                for each in self._all()
+                if isinstance(each, SchemaOfReader) and (each.registry, each.subject) == (registry.name, asked)
+            ),
+            None,
+        )
+        if kept is not None:
+            return kept
+        found = self._client(registry).version(subject, version)
+        if found is None:
+            raise _no_subject(registry, asked)
+        self._learn(SchemaOfReader(registry.name, asked, found.text))
+        self._learn_id(registry, found)
+        return found.text
+
+    def _is_new(self, registry: SchemaRegistry) -> bool:
+        """Whether no start has read the versions of a subject ahead."""
+        return not any(isinstance(each, SchemaOfId) and each.registry == registry.name for each in self._kept_before())
+
+    def _learn_versions(self, registry: SchemaRegistry, subject: str) -> None:
+        client = self._client(registry)
+        for version in client.versions(subject)[-_NEWEST:]:
+            found = client.version(subject, version)
+            if found is not None:
+                self._learn_id(registry, found)
+
+    def _looked_up(self, registry: SchemaRegistry, wanted: WantedSchema, *, fails: bool) -> str | None:
+        """The schema of an id that a record has named; None when it has not come for a while."""
+        client = self._client(registry)
+        for _ in turns(_ABSENT_S, _PAUSE_S):
+            text = client.schema(wanted.id)
+            if text is not None:
+                log.info("schema %d of %s is new here: it is read by from now on", wanted.id, registry.describe())
+                return text
+        if fails:
+            raise RegistryError(
+                f"the record at {wanted.where} is of schema {wanted.id}, which {registry.describe()} does not have",
+                harmless="for what is visible: it stays as it is; but every start meets the record again",
+                cause="it was written by way of another registry, or its schema was deleted, or it only looks as if it "
+                "began with a schema's id",
+                action='restore the schema; or set on_malformed="skip", or a DeadLetter, at the source',
+                registry=registry.name,
+                schema=wanted.id,
+            )
+        log.warning(
+            "%s does not have schema %d, which the record at %s names: such records are malformed for this checkpoint",
+            registry.describe(),
+            wanted.id,
+            wanted.where,
+        )
+        return None
+
+    def _compare(self, registry: SchemaRegistry) -> None:
+        """Refuse a registry whose ids mean other schemas than those of the checkpoint; one that is away may be."""
+        if registry.name in self._compared:
+            return
+        self._compared.add(registry.name)
+        for schema_id, text in sorted(self._of(registry).items()):
+            if text is None:
+                continue
+            try:
+                now = self._client(registry).schema(schema_id)
+            except RegistryUnavailableError as error:
+                log.warning("%s: the job goes on with the schemas that its checkpoint has", error.what)
+                return
+            except RegistryError as error:
+                log.warning("%s", error.what)
+                return
+            if now is None:
+                log.warning(
+                    "%s does not have schema %d any more, by which this job reads: it goes on with its own copy",
+                    registry.describe(),
+                    schema_id,
+                )
+            elif parse(now, "it") != parse(text, "it"):
+                raise CheckpointConflictError(
+                    f"schema {schema_id} of {registry.describe()} is another one than this checkpoint has read by",
+                    harmless="never: records would be read as what they are not",
+                    cause="another registry answers under this address or name, or this one was emptied and filled "
+                    "again",
+                    action="name the registry that is meant; a job that is to read by another one gives it another "
+                    "name: "
+                    "SchemaRegistry(url, name=…)",
+                    registry=registry.name,
+                    schema=schema_id,
+                )
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    def _enter(self, registry: SchemaRegistry) -> None:
+        require_one_each([*self._asked, registry])
+        self._asked.append(registry)
+        self._compare(registry)
+
+    def _kept_before(self) -> list[Kept]:
+        if self._known is None:
+            self._known = list(self._kept.read())
+        return self._known
+
+    def _all(self) -> list[Kept]:
+        return [*self._kept_before(), *self._learned]
+
+    def _of(self, registry: SchemaRegistry) -> dict[int, str | None]:
+        return {
+            each.id: each.text
+            for each in self._all()
+            if isinstance(each, SchemaOfId) and each.registry == registry.name
+        }
+
+    def _learn(self, kept: Kept) -> None:
+        if kept not in self._all():
+            self._learned.append(kept)
+
+    def _learn_id(self, registry: SchemaRegistry, found: WritingSchema) -> None:
+        if found.id not in self._of(registry):
+            self._learn(SchemaOfId(registry.name, found.id, found.text))
+
+    def _client(self, registry: SchemaRegistry) -> RegistryClient:
+        if registry.name not in self._clients:
+            self._clients[registry.name] = RegistryClient(registry)
+        return self._clients[registry.name]
+
+
+def _at(version: int | None) -> str:
+    return "" if version is None else f"@{version}"
+
+
+def _no_subject(registry: SchemaRegistry, subject: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{registry.describe()} has no schema under subject {subject}",
+        harmless="always: nothing was read or written",
+        cause="no such subject or version; without subject= it is <topic>-value or <topic>-key",
+        action="name the subject (subject=), or give the schema itself (schema=)",
+        subject=subject,
+    )
