@@ -47,7 +47,7 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
         ),
         "databases": ("Databases", "Tables of PostgreSQL, MySQL, MariaDB and SQLite.", ("DatabaseSink",)),
         "lake": ("Lake tables", "Tables of Apache Iceberg and of Delta Lake.", ("IcebergSink", "DeltaSink")),
-        "formats": ("Formats", "Between the bytes of a record and columns.", ("Json", "Text", "Raw")),
+        "formats": ("Formats", "Between the bytes of a record and columns.", ("Json", "Avro", "Csv", "Text", "Raw", "SchemaRegistry")),
         "contract": (
             "The contract of a sink",
             "What a sink of your own is written against; [docs/sinks.md](../sinks.md) says how.",
@@ -95,7 +95,7 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
 )
 """Of each page: its title, its first sentence, and which names of ``onceflow`` are on it."""
 
-MADE_ONLY = frozenset({"Json", "Text", "Raw"})
+MADE_ONLY = frozenset({"Json", "Avro", "Csv", "Text", "Raw"})
 """Classes that a user makes and never calls: their methods are for sources and sinks."""
 
 COMMANDS, ERRORS, TESTING = "commands", "errors", "testing"

@@ -16,7 +16,11 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     ├── NotEndedError                no    a job that was ordered to end has not, in the time that was given
     ├── SourceError
     │   ├── SourceDataLostError      no    records that the checkpoint still needs are gone from the topic
-    │   └── MalformedRecordError     no    a record that the format cannot read, under the policy "fail"
+    │   ├── MalformedRecordError     no    a record that the format cannot read, under the policy "fail"
+    │   └── UnknownSchemaError       yes   a record of a schema that is looked up as the query begins again
+    ├── RegistryError                no    a schema registry answered with an error, or does not have what is needed
+    │   ├── RegistryUnavailableError yes   it did not answer in time, or what answers is no registry
+    │   └── RegistryRightsError      no    it refused the login, or for lack of a right
     ├── KafkaError
     │   ├── KafkaUnavailableError    yes   no broker, or not the one that is needed, answered in time
     │   └── KafkaRightsError         no    the broker refused for lack of a right

@@ -7,6 +7,7 @@ Must not know: registries' clients, formats, how an epoch commits.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ from onceflow.twophase.forms import OTHER_FORM
 FOLDER = "schemas"
 """In our folder of the checkpoint."""
 
-_FILE = re.compile(r"(id|read|write)-[^/]+\.json")
+_FILE = re.compile(r"(id|read|write)\.[^/]+\.json")
+_LONGEST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class SchemaOfId:
     @property
     def file(self) -> str:
         """Its file's name."""
-        return f"id-{self.registry}-{self.id}.json"
+        return f"id.{self.registry}.{self.id}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class SchemaOfReader:
     @property
     def file(self) -> str:
         """Its file's name."""
-        return f"read-{self.registry}-{quote(self.subject, safe='')}.json"
+        return f"read.{self.registry}.{_named(self.subject)}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class SchemaOfWriter:
     @property
     def file(self) -> str:
         """Its file's name."""
-        return f"write-{self.registry}-{quote(self.subject, safe='')}-{self.number}.json"
+        return f"write.{self.registry}.{_named(self.subject)}.{self.number}.json"
 
 
 Kept = SchemaOfId | SchemaOfReader | SchemaOfWriter
@@ -118,7 +120,7 @@ class KeptSchemas:
         for name in self.files():
             try:
                 found = json.loads(self._store.read(name))
-                kept: Kept = _KINDS[name.partition("-")[0]](**found)
+                kept: Kept = _KINDS[name.partition(".")[0]](**found)
                 _require_form(kept)
                 if kept.file != name:
                     raise ValueError(name)
@@ -153,6 +155,12 @@ class KeptSchemas:
                 action="see to it that one runs, and that the registry's address is the one that is meant; start again",
                 file=str(self._store.path(kept.file)),
             ) from None
+
+
+def _named(subject: str) -> str:
+    """A subject as part of a file's name: any letters, and of some length. A registry's name has no dot."""
+    quoted = quote(subject, safe="")
+    return quoted if len(quoted) <= _LONGEST else hashlib.sha256(subject.encode()).hexdigest()
 
 
 def _require_form(kept: Kept) -> None:

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-    from onceflow.formats.registry import SchemaRegistry
-
 
 TOO_OLD = 0.8
 """Share of the transactions' time-out after which an undecided epoch is given up: they may expire first."""
@@ -331,8 +329,8 @@ class Sink(ABC):
     """Whether a reader of its system gets the output's fields, as of a table, not what ``columns`` makes of them."""
 
     @property
-    def registries(self) -> Sequence[SchemaRegistry]:
-        """Where its formats ask for schemas."""
+    def registries(self) -> Sequence[Any]:
+        """Where its formats ask for schemas: each a ``SchemaRegistry``."""
         return ()
 
     @property

@@ -177,10 +177,10 @@ class Outputs:
     def _columns(self, sink: Sink, schema: StructType) -> list[Column]:
         """What a sink writes, asked once: a format may have asked a registry."""
         if sink.name not in self._written:
-            self._written[sink.name] = self._asked(sink, schema)
+            self._written[sink.name] = self._made_by(sink, schema)
         return self._written[sink.name]
 
-    def _asked(self, sink: Sink, schema: StructType) -> list[Column]:
+    def _made_by(self, sink: Sink, schema: StructType) -> list[Column]:
         return sink.dead_letter_columns(schema) if sink in self.dead_letter_sinks else sink.columns(schema)
 
     def _fields(self, index: int, frame: DataFrame, columns: Sequence[Column]) -> list[StructField]:

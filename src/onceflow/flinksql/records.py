@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 from pyspark.sql.types import DataType, StructField
 
 from onceflow.flinksql.kinds import Kind, quoted
-from onceflow.formats.contract import Format, PartOfRecord, Reading, column_named
+from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.csv_format import Csv
 from onceflow.formats.json_format import Json
 from onceflow.formats.json_text import as_json, require_form
@@ -29,7 +29,7 @@ class Whole(Format):
 
     inner: Format
 
-    def reading(self, part: PartOfRecord) -> Reading:
+    def reading(self, part: PartOfRecord) -> RecordReading:
         """As the other, in one column."""
         return _WholeReading(self.inner.reading(part))
 
@@ -43,8 +43,8 @@ class Whole(Format):
 
 
 @dataclass(frozen=True)
-class _WholeReading(Reading):
-    inner: Reading
+class _WholeReading(RecordReading):
+    inner: RecordReading
 
     def fields(self) -> None:
         """None: it is one column."""
@@ -110,12 +110,12 @@ def reader(form: str, columns: Mapping[str, Kind], options: Mapping[str, str]) -
 def _csv(ddl: str, options: Mapping[str, str]) -> Csv:
     """A quote in quotes is doubled unless an escape is named, as in Flink."""
 
-    def told(name: str, default: str) -> str:
+    def option(name: str, default: str) -> str:
         return options.get(f"csv.{name}", default).replace("\\t", "\t")
 
-    escape = told("escape-character", "") or None
+    escape = option("escape-character", "") or None
     return Csv(
-        ddl or None, told("field-delimiter", ","), told("quote-character", '"'), escape, told("null-literal", "")
+        ddl or None, option("field-delimiter", ","), option("quote-character", '"'), escape, option("null-literal", "")
     )
 
 

@@ -68,7 +68,7 @@ _TAKEN: dict[str, tuple[DataType, tuple[type[DataType], ...]]] = {
 }
 """By Avro's type: the type of Spark's that its jar writes it from, and those that lose nothing on the way to that."""
 
-_NULL = "it is null, and the schema allows none there"
+_NULL = "is null, and the schema allows none there"
 
 
 def require_fit(columns: Sequence[StructField], schema: Schema, whose: str) -> None:
@@ -173,9 +173,9 @@ def _refusals(column: Column, kind: DataType, schema: Schema) -> Iterator[tuple[
         case {"type": "map", "values": values}, MapType():
             yield from _of_items(F.map_values(column), kind.valueType, values)
         case {"type": "enum", "symbols": symbols}, _:
-            yield "it is none of the schema's symbols", F.coalesce(~column.isin(list(symbols)), F.lit(False))
+            yield "is none of the schema's symbols", F.coalesce(~column.isin(list(symbols)), F.lit(False))
         case {"type": "fixed", "size": size}, BinaryType():
-            yield f"it has not the schema's {size} bytes", F.coalesce(F.length(column) != size, F.lit(False))
+            yield f"has not the schema's {size} bytes", F.coalesce(F.length(column) != size, F.lit(False))
 
 
 def _of_items(items: Column, kind: DataType, schema: Schema) -> Iterator[tuple[str, Column]]:

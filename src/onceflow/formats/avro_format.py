@@ -16,7 +16,6 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.avro import functions as avro
@@ -25,7 +24,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from onceflow.errors import ConfigurationError
 from onceflow.formats.avro_fit import fitted, refusals, require_fit
 from onceflow.formats.avro_schema import END, Schema, dumps, for_spark, framed, of_columns, parse, resolved
-from onceflow.formats.contract import Format, PartOfRecord, Reading, column_named
+from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.refused import not_utf8, refusing
 from onceflow.formats.registry import SchemaRegistry
 from onceflow.formats.schemas import present_schemas
@@ -100,7 +99,7 @@ class Avro(Format):
                 action="leave one of them away",
             )
 
-    def reading(self, part: PartOfRecord) -> Reading:
+    def reading(self, part: PartOfRecord) -> RecordReading:
         """By the schemas of its registry, as far as they are known."""
         if self.registry is None:
             return _made(str(self.schema), None, frozenset(), "")
@@ -150,7 +149,7 @@ class Avro(Format):
 
 
 @dataclass(frozen=True)
-class _AvroReading(Reading):
+class _AvroReading(RecordReading):
     """Avro with its schemas known.
 
     Attributes:
@@ -206,7 +205,8 @@ class _AvroReading(Reading):
                 ~_has_head(column), F.lit("it does not begin with a schema's id, the byte 0 and four more")
             )
             told = told.when(
-                _is_one_of(column, self.absent), F.concat(whose, F.lit(f" is not in the registry {self.registry}"))
+                _is_one_of(column, self.absent),
+                F.concat(whose, F.lit(f" is not in the registry {self.registry}, or is none of Avro that can be read")),
             )
         said = (
             "it has a time that is none",
@@ -254,7 +254,7 @@ def kind_in(session: SparkSession, frame: str) -> DataType:
     try:
         probe = session.range(0).select(avro.from_avro(F.lit(None).cast("binary"), frame, _READING).alias("framed"))
         of = probe.schema["framed"].dataType
-    except (PySparkException, TypeError) as error:
+    except Exception as error:  # noqa: BLE001 - Java's Avro has errors of its own
         raise _no_avro(error) from None
     assert isinstance(of, StructType)  # noqa: S101 - it is a frame
     return of["value"].dataType

@@ -35,7 +35,7 @@ class PartOfRecord:
     fails: bool = True
 
 
-class Reading(ABC):
+class RecordReading(ABC):
     """How bytes become columns, with all that is needed for it known. Immutable."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Format(ABC):
     registry: SchemaRegistry | None = None
 
     @abstractmethod
-    def reading(self, part: PartOfRecord) -> Reading:
+    def reading(self, part: PartOfRecord) -> RecordReading:
         """How it reads; asked once when a source is loaded.
 
         What it must learn elsewhere it asks ``schemas.present_schemas``, which keeps what a second run needs.

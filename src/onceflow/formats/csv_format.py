@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from onceflow.errors import ConfigurationError
-from onceflow.formats.contract import Format, PartOfRecord, Reading, column_named
+from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.json_format import schema_of
 from onceflow.formats.json_text import only_utf8
 from onceflow.formats.times import as_written, times_read, times_wrong
@@ -43,7 +43,7 @@ _TAKEN = (NumericType, BooleanType, StringType, DateType, TimestampType, Timesta
 
 @named_fields
 @dataclass(frozen=True)
-class Csv(Format, Reading):
+class Csv(Format, RecordReading):
     """One row of CSV for each record, without a header (RFC 4180: a quote in quotes is doubled).
 
     Columns are numbers, booleans, texts, dates and times. Null is nothing between two delimiters, and an empty text is
@@ -100,7 +100,7 @@ class Csv(Format, Reading):
                 action='name the fields, for example Csv("user_id string, amount decimal(18,2)")',
             )
 
-    def reading(self, part: PartOfRecord) -> Reading:  # noqa: ARG002 - the contract's
+    def reading(self, part: PartOfRecord) -> RecordReading:  # noqa: ARG002 - the contract's
         """As it is: it needs nothing from elsewhere."""
         _require_form(self.fields())
         return self
@@ -134,8 +134,11 @@ class Csv(Format, Reading):
 
     def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:
         """No row, or one that does not fit."""
+        # Of one column an empty row is a null.
+        empty = F.lit(False) if len(self.fields()) == 1 else F.coalesce(F.length(column) == 0, F.lit(False))
         found = (
             parsed.isNull()
+            | empty
             | parsed[_CORRUPT].isNotNull()
             | ~F.coalesce(F.is_valid_utf8(column.cast("string")), F.lit(False))
         )
@@ -148,6 +151,7 @@ class Csv(Format, Reading):
         found = (
             F.when(column.isNull(), F.lit("it is null, a tombstone"))
             .when(~F.is_valid_utf8(column.cast("string")), F.lit("its bytes are not UTF-8"))
+            .when(F.length(column) == 0, F.lit("it is empty"))
             .when(parsed.isNull() | parsed[_CORRUPT].isNotNull(), F.lit("it is no row of CSV with these columns"))
         )
         for wrong, told in self._wrong_times(parsed, latest):

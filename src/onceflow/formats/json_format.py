@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 from pyspark.sql.utils import get_active_spark_context
 
 from onceflow.errors import ConfigurationError
-from onceflow.formats.contract import Format, PartOfRecord, Reading, column_named
+from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.json_text import as_json, require_form
 from onceflow.formats.times import FORMATS, as_written, times_read, times_wrong
 from onceflow.options.arguments import named_fields
@@ -42,7 +42,7 @@ _WITHOUT_TEXT = (NumericType, BooleanType, TimestampType, TimestampNTZType, Bina
 
 @named_fields
 @dataclass(frozen=True)
-class Json(Format, Reading):
+class Json(Format, RecordReading):
     """One JSON object per record, UTF-8.
 
     Reading: a field that is missing is null, also one that the schema calls NOT NULL; fields that the schema does
@@ -195,7 +195,7 @@ class Json(Format, Reading):
             replaced |= F.coalesce(F.contains(parsed[name], F.lit("\ufffd")), F.lit(False))
         return replaced & ~valid
 
-    def reading(self, part: PartOfRecord) -> Reading:  # noqa: ARG002 - the contract's
+    def reading(self, part: PartOfRecord) -> RecordReading:  # noqa: ARG002 - the contract's
         """As it is: it needs nothing from elsewhere."""
         return self
 

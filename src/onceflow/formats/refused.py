@@ -24,7 +24,7 @@ _MARKER = "onceflow-row-refused:"
 # Spark's own words; a plan, which Spark prints too, has the marker alone.
 _RAISED = f"[USER_RAISED_EXCEPTION] {_MARKER}"
 
-NOT_UTF8 = "it has a text that is not UTF-8"
+NOT_UTF8 = "has a text that is not UTF-8"
 _KEEP_BINARY = (
     "in the stream function keep it binary, which JSON has as base64; or leave such rows out by "
     "F.is_valid_utf8(column), or let F.make_valid_utf8(column) put U+FFFD into them"
@@ -61,7 +61,7 @@ def refused_from(message: str) -> RowRefusedError | None:
     except OTHER_FORM:  # cut off on its way, or a row's own text
         return None
     return RowRefusedError(
-        f"column {column} ({kind}) of a row cannot be written: {why}",
+        f"column {column} ({kind}) of a row {why}",
         harmless="for the data: nothing of the epoch is visible",
         cause="a row that the sink's format has no form for"
         if why != NOT_UTF8

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 from pyspark.sql.types import BinaryType
 
 from onceflow.errors import ConfigurationError
-from onceflow.formats.contract import Format, PartOfRecord, Reading, column_named
+from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.options.arguments import named_fields
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @named_fields
 @dataclass(frozen=True)
-class Text(Format, Reading):
+class Text(Format, RecordReading):
     """UTF-8 text in one column. Null stays null in both directions; bytes that are not UTF-8 are malformed.
 
     Writing takes one column of any type that Spark casts to string.
@@ -49,7 +49,7 @@ class Text(Format, Reading):
         """The text."""
         return [parsed]
 
-    def reading(self, part: PartOfRecord) -> Reading:  # noqa: ARG002 - the contract's
+    def reading(self, part: PartOfRecord) -> RecordReading:  # noqa: ARG002 - the contract's
         """As it is: it needs nothing from elsewhere."""
         return self
 
@@ -60,7 +60,7 @@ class Text(Format, Reading):
 
 @named_fields
 @dataclass(frozen=True)
-class Raw(Format, Reading):
+class Raw(Format, RecordReading):
     """The bytes as they are, in one binary column. Null stays null in both directions; nothing is malformed."""
 
     def fields(self) -> None:
@@ -81,7 +81,7 @@ class Raw(Format, Reading):
         """The bytes."""
         return [parsed]
 
-    def reading(self, part: PartOfRecord) -> Reading:  # noqa: ARG002 - the contract's
+    def reading(self, part: PartOfRecord) -> RecordReading:  # noqa: ARG002 - the contract's
         """As it is: it needs nothing from elsewhere."""
         return self
 

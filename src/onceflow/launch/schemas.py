@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from onceflow.checkpoint.schemas import Kept, KeptSchemas, SchemaOfId, SchemaOfReader, SchemaOfWriter
-from onceflow.connectors.registry.client import RegistryClient
+from onceflow.connectors.registry.client import NoAvroError, RegistryClient
 from onceflow.errors import CheckpointConflictError, ConfigurationError, RegistryError, RegistryUnavailableError
 from onceflow.formats.avro_schema import dumps, parse
 from onceflow.formats.registry import SchemaRegistry, require_one_each
@@ -42,7 +42,7 @@ class StartSchemas(Schemas):
         self.registers = False
         self._known: list[Kept] | None = None
         self._learned: list[Kept] = []
-        self._asked: list[SchemaRegistry] = []
+        self._registries: list[SchemaRegistry] = []
         self._clients: dict[str, RegistryClient] = {}
         self._compared: set[str] = set()
 
@@ -161,33 +161,41 @@ class StartSchemas(Schemas):
     def _learn_versions(self, registry: SchemaRegistry, subject: str) -> None:
         client = self._client(registry)
         for version in client.versions(subject)[-_NEWEST:]:
-            found = client.version(subject, version)
+            try:
+                found = client.version(subject, version)
+            except ConfigurationError as error:  # a record of it says what follows
+                log.warning("version %d of subject %s cannot be read: %s", version, subject, error.what)
+                continue
             if found is not None:
                 self._learn_id(registry, found)
 
     def _looked_up(self, registry: SchemaRegistry, wanted: WantedSchema, *, fails: bool) -> str | None:
-        """The schema of an id that a record has named; None when it has not come for a while."""
-        client = self._client(registry)
+        """The schema of an id that a record has named; None when it has not come for a while, or cannot be read."""
+        why = f"{registry.describe()} does not have it"
         for _ in turns(_ABSENT_S, _PAUSE_S):
-            text = client.schema(wanted.id)
+            try:
+                text = self._client(registry).schema(wanted.id)
+            except (ConfigurationError, NoAvroError) as error:
+                why = error.what
+                break
             if text is not None:
                 log.info("schema %d of %s is new here: it is read by from now on", wanted.id, registry.describe())
                 return text
         if fails:
             raise RegistryError(
-                f"the record at {wanted.where} is of schema {wanted.id}, which {registry.describe()} does not have",
+                f"the record at {wanted.where} is of schema {wanted.id}, by which it cannot be read: {why}",
                 harmless="for what is visible: it stays as it is; but every start meets the record again",
-                cause="it was written by way of another registry, or its schema was deleted, or it only looks as if it "
-                "began with a schema's id",
+                cause="it was written by way of another registry, or its schema was deleted, or is none of Avro, or it "
+                "only looks as if it began with a schema's id",
                 action='restore the schema; or set on_malformed="skip", or a DeadLetter, at the source',
                 registry=registry.name,
                 schema=wanted.id,
             )
         log.warning(
-            "%s does not have schema %d, which the record at %s names: such records are malformed for this checkpoint",
-            registry.describe(),
-            wanted.id,
+            "the record at %s is of schema %d: such records are malformed for this checkpoint: %s",
             wanted.where,
+            wanted.id,
+            why,
         )
         return None
 
@@ -229,8 +237,8 @@ class StartSchemas(Schemas):
     # -- what is known ----------------------------------------------------------------------------
 
     def _enter(self, registry: SchemaRegistry) -> None:
-        require_one_each([*self._asked, registry])
-        self._asked.append(registry)
+        require_one_each([*self._registries, registry])
+        self._registries.append(registry)
         self._compare(registry)
 
     def _kept_before(self) -> list[Kept]:

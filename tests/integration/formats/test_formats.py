@@ -13,8 +13,10 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 import onceflow as of
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.source import explain
+from onceflow.errors import ConfigurationError
 from onceflow.flinksql import records
 from onceflow.flinksql.kinds import INT, STRING, TIMESTAMP
+from onceflow.formats.contract import PartOfRecord
 from onceflow.formats.json_format import Json
 from onceflow.formats.text_format import Raw, Text
 from tests.support.harness import read_topic
@@ -22,6 +24,7 @@ from tests.support.harness import read_topic
 pytestmark = pytest.mark.spark
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text()
+PART = PartOfRecord(("t",), "value")
 NOWHERE = KafkaCluster("localhost:1")
 NAMES = {"KafkaSink": of.KafkaSink, "Text": Text, "Raw": Raw, "Json": Json, "kafka": NOWHERE}
 
@@ -193,7 +196,7 @@ def test_times_that_are_written(spark, in_zone):
         kind = bare(what) if what.startswith("`") else "the same"
         frame = spark.sql(f"SELECT {columns[kind]} AS t")
         fields = frame.schema.fields
-        row = frame.select(Json().encode(fields).alias("json"), Text().encode(fields).alias("text")).first()
+        row = frame.select(Json().encode(fields, PART).alias("json"), Text().encode(fields, PART).alias("text")).first()
         assert bytes(row.json).decode() == f'{{"t":{bare(json_text)}}}'
         assert bytes(row.text).decode() == bare(text)
 
@@ -201,7 +204,7 @@ def test_times_that_are_written(spark, in_zone):
 def test_what_is_written_is_read_again(spark):
     """To the millisecond by Json; a sink refuses a format that it could not write."""
     frame = spark.sql("SELECT timestamp'2026-01-01 10:00:00.123456 UTC' AS t")
-    encoded = frame.select(Json().encode([frame.schema["t"]]).alias("value"))
+    encoded = frame.select(Json().encode([frame.schema["t"]], PART).alias("value"))
     form = Json("t timestamp")
     read_again = encoded.select(form.parsed(F.col("value")).alias("it")).select(*form.columns(F.col("it")))
     assert read_again.select(F.unix_micros("t")).first()[0] % 1_000_000 == 123_000
@@ -276,7 +279,7 @@ def test_an_empty_text_in_csv_is_one_behind_it(spark, options):
     texts = ["", None, " ", '""', "''", "a"]
     frame = spark.createDataFrame(list(enumerate(texts)), "n int, t string")
     value = records.written("csv", {"t": ("t", STRING), "n": ("n", INT)}, options)
-    form = records.reader("csv", {"t": STRING, "n": INT}, options)
+    form = records.reader("csv", {"t": STRING, "n": INT}, options).reading(PART)
     read = frame.select(value.alias("value")).select("value", form.parsed(F.col("value")).alias("it"))
     read = read.select(form.malformed(F.col("value"), F.col("it"), None).alias("bad"), *form.columns(F.col("it")))
     found = sorted(read.collect(), key=lambda row: row[1].n)
@@ -301,7 +304,7 @@ def test_headers_are_told_by_the_names_of_their_fields(spark):
 
 def test_times_in_csv_are_read_as_those_in_json(spark):
     """Spark makes of a time of day alone one of the day on which it is read; and a far one moves a watermark."""
-    form = records.reader("csv", {"k": STRING, "at": TIMESTAMP}, {})
+    form = records.reader("csv", {"k": STRING, "at": TIMESTAMP}, {}).reading(PART)
     texts = {
         "a,2026-01-01 10:00:00.5": None,
         "a,2026-01-01T10:00:00.5Z": None,
@@ -337,3 +340,72 @@ def test_a_job_with_a_text_that_is_not_utf_8_says_so(spark, cluster, new_topic, 
     with pytest.raises(StreamingQueryException, match=why):
         query.awaitTermination(120)
     assert read_topic(cluster, out) == []
+
+
+CSV_ROWS = [
+    ("1,1.50,true,text,2026-01-01,2026-01-01T00:00:00Z", (1, "1.50", True, "text")),
+    (',,,"",,', (None, None, None, "")),
+    ('2,2.00,false,"a ""quoted"", text",,', (2, "2.00", False, 'a "quoted", text')),
+    ('3,3.00,false," blanks ",,', (3, "3.00", False, " blanks ")),
+]
+CSV_SCHEMA = "n int, d decimal(9,2), b boolean, s string, day date, at timestamp"
+
+
+def test_rows_of_csv_are_read(spark):
+    """Nulls, empty texts, quotes in quotes, blanks."""
+    found = read(spark, of.Csv(CSV_SCHEMA), [text for text, _ in CSV_ROWS])
+    assert not any(row.malformed for row in found)
+    assert [(r.n, None if r.d is None else str(r.d), r.b, r.s) for r in found] == [row for _, row in CSV_ROWS]
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "1", "1,2.00,true,s,d", "x,1,true,s,,", "1,1,true,s,,10:00:00", "1,1,true,s,,,8"]
+)
+def test_what_is_no_row_of_csv_is_malformed(spark, text):
+    """Another number of values, of other types, or none."""
+    (row,) = read(spark, of.Csv(CSV_SCHEMA), [text])
+    assert row.malformed
+    assert row.reason
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"delimiter": "\t"}, {"delimiter": ";", "quote": "'"}, {"null": "NULL"}, {"escape": "\\"}]
+)
+def test_what_is_written_as_csv_is_read_as_it_was(spark, options):
+    """Texts with all that CSV has a meaning for, and what is null or empty."""
+    texts = [
+        "",
+        " ",
+        "a,b",
+        'say "x"',
+        "it's",
+        "tab\there",
+        "semi;colon",
+        "two\nlines",
+        "back\\slash",
+        None,
+        "ä\U0001f600",
+        "#x",
+    ]
+    schema = "s string, n bigint, d decimal(20,4), day date, at timestamp"
+    frame = spark.createDataFrame([(text, n) for n, text in enumerate(texts)], "s string, n bigint").selectExpr(
+        "s", "n", "cast(n / 7 as decimal(20,4)) d", "date'2026-01-01' day", "timestamp_millis(n) at"
+    )
+    form = of.Csv(schema, **options)
+    written = [bytes(row.v) for row in frame.select(form.encode(frame.schema.fields, PART).alias("v")).collect()]
+    found = read(spark, form, [value.decode() for value in written])
+    assert not any(row.malformed for row in found), written
+    assert [tuple(row)[2:] for row in found] == [tuple(row) for row in frame.collect()]
+
+
+def test_what_csv_has_no_form_for_is_refused_by_its_column(spark):
+    """Spark would write what an array is called in Java; and put U+FFFD into a text."""
+    with pytest.raises(ConfigurationError, match="a array<int>, b binary"):
+        of.Csv().encode(StructType.fromDDL("a array<int>, b binary").fields, PART)
+    with pytest.raises(ConfigurationError, match="s struct<n:int>"):
+        of.Csv("s struct<n: int>").reading(PART)
+    with pytest.raises(ConfigurationError, match="one character as delimiter"):
+        of.Csv("s string", delimiter="::")
+    frame = spark.createDataFrame([(bytearray(b"\xff"),)], "b binary").select(F.col("b").cast("string").alias("s"))
+    with pytest.raises(Exception, match="not UTF-8"):
+        frame.select(of.Csv().encode(frame.schema.fields, PART)).collect()

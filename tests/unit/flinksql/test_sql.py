@@ -354,12 +354,15 @@ def test_the_first_row_of_a_key_may_come_behind_this_epochs_watermark():
 
 def test_csv_doubles_quotes_and_keeps_blanks():
     """Spark's defaults are a backslash, and to cut blanks when it writes."""
-    kept = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
-    assert dict(reader("csv", {"a": STRING}, {}).inner.options) == {"escape": '"', **kept}
-    quoted = reader("csv", {"a": STRING}, {"csv.quote-character": "'"})
-    assert dict(quoted.inner.options) == {"quote": "'", "escape": "'", **kept}
-    escaped = reader("csv", {"a": STRING}, {"csv.escape-character": "\\"})
-    assert dict(escaped.inner.options) == {"escape": "\\", **kept}
+
+    def told(**options):
+        found = reader("csv", {"a": STRING}, {f"csv.{name}-character": value for name, value in options.items()})
+        return found.inner._options()
+
+    assert {told()[f"ignore{side}WhiteSpace"] for side in ("Leading", "Trailing")} == {"false"}
+    assert [told()[name] for name in ("quote", "escape")] == ['"', '"']
+    assert [told(quote="'")[name] for name in ("quote", "escape")] == ["'", "'"]
+    assert [told(escape="\\")[name] for name in ("quote", "escape")] == ['"', "\\"]
 
 
 def test_a_number_is_cast_to_its_column():

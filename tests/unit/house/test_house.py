@@ -28,10 +28,12 @@ ROOMS = {
     },
     "version": set(),
     "job": {
-        "errors", "checkpoint", "control", "metrics", "options", "connectors", "connectors.kafka", "execution",
-        "launch", "rerun", "spark", "program", "supervision", "operations.transactions",
+        "errors", "checkpoint", "control", "formats", "metrics", "options", "connectors", "connectors.kafka",
+        "execution", "launch", "rerun", "spark", "program", "supervision", "operations.transactions",
     },
-    "supervision": {"errors", "control", "options", "execution", "checkpoint", "storage", "program", "waiting"},
+    "supervision": {
+        "errors", "control", "formats", "options", "execution", "checkpoint", "storage", "program", "waiting",
+    },
     "control": {"errors", "waiting"},
     "program": {"errors", "masking"},
     "options": {"errors", "masking"},
@@ -46,10 +48,11 @@ ROOMS = {
     "waiting": set(),
     "crash_points": {"processes"},
     # The systems, and Spark.
-    "formats": {"errors", "options", "twophase"},
-    "connectors": {"errors", "findings", "twophase"},
+    "formats": {"errors", "masking", "options", "twophase"},
+    "connectors": {"errors", "findings", "formats", "twophase"},
     "connectors.kafka": {"connectors", "formats", "errors", "findings", "masking", "options", "twophase", "waiting"},
     "connectors.database": {"connectors", "formats", "errors", "findings", "options", "processes", "twophase"},
+    "connectors.registry": {"errors", "formats", "masking", "options", "twophase"},
     "connectors.lake": {"connectors", "formats", "errors", "options", "twophase"},
     "spark": {
         "errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes",
@@ -59,7 +62,8 @@ ROOMS = {
         "waiting",
     },
     "launch": {
-        "errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "execution", "processes",
+        "errors", "findings", "options", "twophase", "checkpoint", "connectors", "connectors.registry", "formats",
+        "spark", "execution", "processes", "waiting",
     },
     "rerun": {"errors", "twophase", "checkpoint", "connectors", "spark", "crash_points", "execution", "launch"},
     "metrics": {"errors", "options", "twophase", "checkpoint", "connectors", "control", "execution"},
@@ -123,7 +127,7 @@ LIBRARIES = {
     "sqlglot": {"flinksql"},
     "prompt_toolkit": {"cli"},
     "kafka": {"audit", "connectors.kafka"},
-    "confluent_kafka": {"archive", "connectors.kafka", "local", "demo"},
+    "confluent_kafka": {"archive", "connectors.kafka", "connectors.registry", "local", "demo"},
     "pyarrow": {
         "audit",
         "formats",
@@ -140,7 +144,7 @@ LIBRARIES = {
     "prometheus_client": {"metrics"},
     "py4j": {"spark"},
     "numpy": {"audit", "connectors.kafka", "connectors.lake", "execution"},
-    "pydantic": {"connectors.kafka", "options"},
+    "pydantic": {"connectors.kafka", "formats", "options"},
     "typer": {"cli"},
     "rich": {"demo"},
     "psutil": {"processes"},

@@ -61,6 +61,7 @@ HERE = "tests/unit/house/test_message_catalogue.py"
 INTEGRATION = "tests/integration"
 KAFKA, DATABASE = f"{INTEGRATION}/connectors/kafka", f"{INTEGRATION}/connectors/database"
 
+REGISTRY = f"{INTEGRATION}/formats/test_registry.py"
 CATALOGUE = {
     "ConfigurationError": f"{HERE}::test_a_duration_that_is_none",
     "RefusedSettingError": f"{HERE}::test_a_setting_that_would_break_the_guarantee",
@@ -68,6 +69,10 @@ CATALOGUE = {
     "NotEndedError": "tests/unit/control/test_control.py::test_a_job_that_does_not_end_in_time",
     "SourceDataLostError": f"{HERE}::test_records_that_are_gone",
     "MalformedRecordError": f"{KAFKA}/test_source.py::test_what_a_malformed_record_advises_works",
+    "UnknownSchemaError": f"{REGISTRY}::test_what_a_record_of_a_new_schema_says_is_all_that_is_told",
+    "RegistryError": f"{REGISTRY}::test_an_id_that_the_registry_does_not_have",
+    "RegistryUnavailableError": f"{REGISTRY}::test_what_is_no_registry_is_told",
+    "RegistryRightsError": f"{REGISTRY}::test_each_login_is_taken_or_refused_by_name",
     "KafkaError": f"{INTEGRATION}/launch/test_start_in_view.py::test_what_a_topic_that_cannot_be_made_advises_works",
     "KafkaUnavailableError": f"{HERE}::test_a_system_that_does_not_answer",
     "KafkaRightsError": f"{HERE}::test_a_secret_that_is_refused",

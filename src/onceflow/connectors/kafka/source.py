@@ -1,6 +1,6 @@
 """KafkaSource: Kafka topics as a streaming DataFrame, over Spark's own connector.
 
-It chooses the connector's options and turns bytes into columns. Reading itself, and where reading goes on after a
+It chooses the connector's options and turns bytes into columns. RecordReading itself, and where reading goes on after a
 restart, is Spark's: the offsets live in Spark's checkpoint.
 
 Must not know: sinks, transactions, the journal, epochs.
@@ -47,7 +47,7 @@ from onceflow.connectors.source_contract import (
     present_limit,
 )
 from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError, UnknownSchemaError
-from onceflow.formats.contract import Format, PartOfRecord, Reading
+from onceflow.formats.contract import Format, PartOfRecord, RecordReading
 from onceflow.formats.refused import refused_from
 from onceflow.formats.registry import SchemaRegistry
 from onceflow.formats.text_format import Raw
@@ -311,7 +311,7 @@ class KafkaSource(Source):
         topics = (self.topics.pattern,) if isinstance(self.topics, re.Pattern) else self.topics
         return PartOfRecord(topics, part, self.fails_on_malformed)
 
-    def _require_names(self, value: Reading) -> None:
+    def _require_names(self, value: RecordReading) -> None:
         fields = value.fields()
         names = ["value"] if fields is None else list(fields.names)
         extra = [*(["key"] if self.key is not None else []), *(name for name in self.metadata if name != "key")]
@@ -326,7 +326,7 @@ class KafkaSource(Source):
             )
 
     def _decode(
-        self, records: DataFrame, source_id: str, value: Reading, key: Reading | None
+        self, records: DataFrame, source_id: str, value: RecordReading, key: RecordReading | None
     ) -> tuple[DataFrame, DataFrame | None]:
         """From the connector's columns to ours; and what cannot be read, where that is asked for.
 

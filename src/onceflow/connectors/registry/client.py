@@ -33,6 +33,10 @@ _REFUSED = (401, 403)
 _INCOMPATIBLE = (409, 422)
 
 
+class NoAvroError(RegistryError):
+    """A schema of another format than Avro."""
+
+
 class RegistryClient:
     """One registry, in the driver. Every method raises ``RegistryError``s.
 
@@ -137,7 +141,7 @@ class RegistryClient:
     def _whole(self, schema: Any, what: str, inside: tuple[tuple[str, int], ...] = ()) -> str:
         """A schema with those that it refers to in itself."""
         if (schema.schema_type or "AVRO") != "AVRO":
-            raise RegistryError(
+            raise NoAvroError(
                 f"{what} of {self._registry.describe()} is {schema.schema_type}, and Avro was asked for",
                 harmless="always: nothing was read or written by it",
                 cause="the subject, or the topic's records, are of another format",

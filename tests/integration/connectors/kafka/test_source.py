@@ -22,11 +22,14 @@ from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source import KafkaSource, find, malformed_from
 from onceflow.connectors.kafka.source_checks import CONSUMER_SETTINGS, SOURCE_OPTION, checked_options
 from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError, SourceDataLostError
+from onceflow.formats.contract import PartOfRecord
 from onceflow.formats.json_format import Json
 from onceflow.formats.text_format import Raw, Text
 from tests.support.advice import parts_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+PART = PartOfRecord(("t",), "value")
 
 NOWHERE = KafkaCluster("localhost:1")
 """For what is known before any broker is asked."""
@@ -161,7 +164,7 @@ def test_columns_of_any_name_come_back(spark):
     names = [name for name in NAMES if name not in ("A", "_onceflow_corrupt")]
     kinds = StructType([StructField(name, StringType()) for name in names])
     frame = spark.createDataFrame([tuple(f"of {name}" for name in names), (None,) * len(names)], kinds)
-    encoded = frame.select(Json().encode(kinds.fields).alias("value"))
+    encoded = frame.select(Json().encode(kinds.fields, PART).alias("value"))
     form = Json(kinds)
     parsed = encoded.select(form.parsed(F.col("value")).alias("it"), F.col("value"))
     found = parsed.select(form.malformed(F.col("value"), F.col("it"), None).alias("malformed"), "it").collect()
@@ -533,10 +536,10 @@ def test_encoding(spark):
     """Json keeps null fields and the columns' order; Text and Raw take one column and keep null."""
     frame = spark.createDataFrame([(1, "ü", None)], "n int, `a.b` string, `no``ne` string")
     columns = {
-        "json": Json().encode([frame.schema[name] for name in ("a.b", "n", "no`ne")]),
-        "text": Text().encode([frame.schema["n"]]),
-        "raw": Raw().encode([frame.schema["a.b"]]),
-        "null": Text().encode([frame.schema["no`ne"]]),
+        "json": Json().encode([frame.schema[name] for name in ("a.b", "n", "no`ne")], PART),
+        "text": Text().encode([frame.schema["n"]], PART),
+        "raw": Raw().encode([frame.schema["a.b"]], PART),
+        "null": Text().encode([frame.schema["no`ne"]], PART),
     }
     encoded = frame.select(*(column.alias(name) for name, column in columns.items()))
     assert {kind for _, kind in encoded.dtypes} == {"binary"}
@@ -544,4 +547,4 @@ def test_encoding(spark):
     assert json.loads(row.json) == {"a.b": "ü", "n": 1, "no`ne": None}
     assert (bytes(row.text), bytes(row.raw), row.null) == (b"1", "ü".encode(), None)
     with pytest.raises(ConfigurationError, match="Text writes one column, but 2 are given"):
-        Text().encode([frame.schema[name] for name in ("a.b", "n")])
+        Text().encode([frame.schema[name] for name in ("a.b", "n")], PART)
