@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Literal
 
 from onceflow.checkpoint.schemas import Kept, KeptSchemas, SchemaOfId, SchemaOfReader, SchemaOfWriter
 from onceflow.connectors.registry.client import NoAvroError, RegistryClient
@@ -33,13 +34,14 @@ class StartSchemas(Schemas):
         wanted: What records have named, and the checkpoint does not have.
 
     Attributes:
-        registers: A sink may register; else it is only looked whether it could.
+        may: A sink's schema that is not known may be registered; or it is only looked whether it could be, and no row
+            is written by it; or neither, where epochs are run again: they were written by one that is known.
     """
 
     def __init__(self, kept: KeptSchemas, wanted: Sequence[WantedSchema] = ()) -> None:
         self._kept = kept
         self._wanted = tuple(wanted)
-        self.registers = False
+        self.may: Literal["register", "look", "neither"] = "neither"
         self._known: list[Kept] | None = None
         self._learned: list[Kept] = []
         self._registries: list[SchemaRegistry] = []
@@ -102,6 +104,14 @@ class StartSchemas(Schemas):
         newest = max(before, key=lambda each: each.number, default=None)
         if newest is not None and newest.asked == text:
             return WritingSchema(newest.id, newest.text)
+        if self.may == "neither":
+            raise ConfigurationError(
+                f"no schema by which subject {subject} of {registry.describe()} was written like this is known",
+                harmless="always: nothing was written",
+                cause="the columns, or the sink's schema, are others than those of the epochs that are run again",
+                action="take the code and settings with which the epochs were written",
+                subject=subject,
+            )
         found = self._written(registry, subject, text, register=register)
         number = 1 if newest is None else newest.number + 1
         self._learn(SchemaOfWriter(registry.name, subject, number, text, found.id, found.text))
@@ -127,7 +137,7 @@ class StartSchemas(Schemas):
                 subject=subject,
             )
         client.require_compatible(subject, text)
-        if not self.registers:  # only looked at: nothing is written by it
+        if self.may == "look":
             return WritingSchema(0, text)
         made = client.register(subject, text)
         log.info("registered the sink's schema under subject %s of %s: it is %d", subject, registry.describe(), made)

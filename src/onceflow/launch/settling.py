@@ -56,7 +56,6 @@ def find_session(starting: Starting) -> None:
 def put_together_alone(starting: Starting) -> None:
     """Put the query together, in a session that has none of its name: a program may have several sessions."""
     require_free(starting.session, starting.place, starting.request.name)
-    starting.schemas.registers = True
     put_together(starting)
 
 

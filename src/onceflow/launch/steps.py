@@ -69,6 +69,7 @@ def start(starting: Starting, between: Callable[[], object] = lambda: None, step
     Raises:
         OnceflowError: What the first step that refuses has found, all of it. What was decided does not wait for it.
     """
+    starting.schemas.may = "register"
     for step in steps:
         between()
         step.start(starting)
@@ -84,6 +85,7 @@ def look(starting: Starting, without: Collection[str] = ()) -> list[OnceflowErro
     Returns:
         What the steps refuse. Where a system does not answer, the look ends: it would be waited for again.
     """
+    starting.schemas.may = "look"
     left_out, refused = set(without), list[OnceflowError]()
     for step in STEPS:
         if step.look is None or step.name in left_out:

@@ -292,17 +292,18 @@ def test_a_schema_that_the_subject_does_not_take_is_not_registered(shared, tmp_p
     strange = {**V1, "fields": [{"name": "other", "type": "long"}]}
     registry = of.SchemaRegistry(shared)
     asked = schemas.StartSchemas(Place.at(tmp_path / "c", 10).schemas)
-    asked.registers = True
+    with pytest.raises(ConfigurationError, match="no schema by which subject .* is known"):
+        asked.writing(registry, subject, text=json.dumps(V2), register=True)
+    asked.may = "register"
     with pytest.raises(RegistryError) as error:
         asked.writing(registry, subject, text=json.dumps(strange), register=True)
     parts_of(error.value, RegistryError, subject)
     assert RegistryClient(registry).versions(subject) == [1]
-    asked.registers = False
+    asked.may = "look"
     assert asked.writing(registry, subject, text=json.dumps(V2), register=True).id == 0
     assert RegistryClient(registry).versions(subject) == [1]
-    asked.registers = True
     made = schemas.StartSchemas(Place.at(tmp_path / "d", 10).schemas)
-    made.registers = True
+    made.may = "register"
     assert made.writing(registry, subject, text=json.dumps(V2), register=True).id > 0
     assert RegistryClient(registry).versions(subject) == [1, 2]
 
