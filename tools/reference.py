@@ -47,7 +47,11 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
         ),
         "databases": ("Databases", "Tables of PostgreSQL, MySQL, MariaDB and SQLite.", ("DatabaseSink",)),
         "lake": ("Lake tables", "Tables of Apache Iceberg and of Delta Lake.", ("IcebergSink", "DeltaSink")),
-        "formats": ("Formats", "Between the bytes of a record and columns.", ("Json", "Avro", "Csv", "Text", "Raw", "SchemaRegistry")),
+        "formats": (
+            "Formats",
+            "Between the bytes of a record and columns.",
+            ("Json", "Avro", "Csv", "Text", "Raw", "SchemaRegistry", "Format", "RecordReading", "PartOfRecord"),
+        ),
         "contract": (
             "The contract of a sink",
             "What a sink of your own is written against; [docs/sinks.md](../sinks.md) says how.",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onceflow.connectors.source_contract import DeadLetter
     from onceflow.flinksql import sql
     from onceflow.formats.avro_format import Avro
+    from onceflow.formats.contract import Format, PartOfRecord, RecordReading
     from onceflow.formats.csv_format import Csv
     from onceflow.formats.json_format import Json
     from onceflow.formats.registry import SchemaRegistry
@@ -43,6 +44,7 @@ _MODULES = {
     "connectors.lake.sinks": ("DeltaSink", "IcebergSink"),
     "flinksql": ("sql",),
     "formats.avro_format": ("Avro",),
+    "formats.contract": ("Format", "PartOfRecord", "RecordReading"),
     "formats.csv_format": ("Csv",),
     "formats.json_format": ("Json",),
     "formats.registry": ("SchemaRegistry",),
@@ -81,6 +83,7 @@ __all__ = [
     "ExponentialDelay",
     "FailureRate",
     "FixedDelay",
+    "Format",
     "Guarantee",
     "IcebergSink",
     "Job",
@@ -90,7 +93,9 @@ __all__ = [
     "KafkaSource",
     "NewTopic",
     "NoRestart",
+    "PartOfRecord",
     "Raw",
+    "RecordReading",
     "SchemaRegistry",
     "Stopped",
     "Text",

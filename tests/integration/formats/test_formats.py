@@ -409,3 +409,40 @@ def test_what_csv_has_no_form_for_is_refused_by_its_column(spark):
     frame = spark.createDataFrame([(bytearray(b"\xff"),)], "b binary").select(F.col("b").cast("string").alias("s"))
     with pytest.raises(Exception, match="not UTF-8"):
         frame.select(of.Csv().encode(frame.schema.fields, PART)).collect()
+
+
+class Reversed(of.Format, of.RecordReading):
+    """A format of one's own: a text from its end to its beginning."""
+
+    def reading(self, part):
+        assert part.topics == ("t",)
+        return self
+
+    def fields(self):
+        return None
+
+    def parsed(self, column):
+        return F.reverse(column.cast("string"))
+
+    def malformed(self, column, parsed, latest):
+        return column.isNull()
+
+    def reason(self, column, parsed, latest):
+        return F.lit("it is null")
+
+    def columns(self, parsed):
+        return [parsed]
+
+    def encode(self, columns, part):
+        (only,) = columns
+        return F.reverse(F.col(only.name)).cast("binary")
+
+
+def test_a_format_of_ones_own_is_one_class(spark):
+    """By public names alone, in a source and in a sink."""
+    source = of.KafkaSource(NOWHERE, "t", value=Reversed(), key=Reversed())
+    assert source.load(spark).columns == ["value", "key"]
+    frame = spark.createDataFrame([("abc",)], "s string")
+    columns = of.KafkaSink(NOWHERE, "t", value=Reversed()).columns(frame.schema)
+    assert [bytes(row.value) for row in frame.select(*columns).collect()] == [b"cba"]
+    assert [row.malformed for row in read(spark, Reversed(), ["abc", None])] == [False, True]

@@ -147,6 +147,17 @@ class RegistryClient:
                 cause="the subject, or the topic's records, are of another format",
                 action="name the subject that is meant; Raw() hands on the bytes",
             )
+        try:
+            return self._made_whole(schema, what, inside)
+        except RecursionError:
+            raise NoAvroError(
+                f"{what} of {self._registry.describe()} is nested too deeply",
+                harmless="always: nothing was read or written by it",
+                cause="a schema that no program has made for its records",
+                action="look at who has registered it; Raw() hands on the bytes",
+            ) from None
+
+    def _made_whole(self, schema: Any, what: str, inside: tuple[tuple[str, int], ...]) -> str:
         others = {}
         for reference in schema.references or ():
             at = (str(reference.subject), int(reference.version))
