@@ -12,7 +12,7 @@ CHECK = command -v $(or $(PYTHON),python3) >/dev/null || { echo "onceflow needs 
 SEED ?=
 SEEDS ?=
 MINUTES ?=
-.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-versions test-three test-clusters test-security example example-postgres example-offsets walk simulate fuzz bench bench-before bench-databases bench-executors bench-restart \
+.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-versions test-three test-clusters test-security example example-postgres example-offsets walk simulate fuzz bench bench-before bench-databases bench-executors bench-formats bench-restart \
 	bench-page peer-expiry soak machines lint types format \
 	diagram settings reference rooms sql-options sql-oracle sql-rows peers-sql lock clean
 
@@ -186,6 +186,9 @@ sql-rows: jars .venv-flink/.ready ## Ask Flink for the rows that tests/sql/rows_
 
 bench-databases: jars ## Rows a second into PostgreSQL, beside Spark's JDBC writer, and into PostgreSQL and Kafka in one commit; 15 minutes
 	@$(BIN)/python -m bench.databases $(ARGS)
+
+bench-formats: jars ## CPU that reading a million payments costs as JSON and as Avro; 2 minutes
+	@$(BIN)/python -m bench.formats $(ARGS)
 
 bench-executors: jars ## A copy on a standalone cluster of one executor and of two; 6 minutes
 	@$(BIN)/python -m bench.executors $(ARGS)

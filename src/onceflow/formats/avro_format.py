@@ -102,12 +102,12 @@ class Avro(Format):
     def reading(self, part: PartOfRecord) -> RecordReading:
         """By the schemas of its registry, as far as they are known."""
         if self.registry is None:
-            return _made(str(self.schema), None, frozenset(), "")
+            return reading_by(str(self.schema), None, frozenset(), "")
         subject = self._subject(part)
         known = present_schemas().reading(
             self.registry, subject, reader=self.schema, version=self.version, fails=part.fails
         )
-        return _made(known.reader, known.writers, known.absent, self.registry.name)
+        return reading_by(known.reader, known.writers, known.absent, self.registry.name)
 
     def encode(self, columns: Sequence[StructField], part: PartOfRecord) -> Column:
         """A record, behind the id of its schema where there is a registry.
@@ -232,8 +232,18 @@ class _AvroReading(RecordReading):
         return F.when(strange, F.concat(F.lit(f"{self.registry}/"), _id(column).cast("string")))
 
 
-def _made(reader: str, writers: Mapping[int, str] | None, absent: frozenset[int], registry: str) -> _AvroReading:
-    """With the type that Spark's jar gives the reader's schema."""
+def reading_by(reader: str, writers: Mapping[int, str] | None, absent: frozenset[int], registry: str) -> _AvroReading:
+    """How records are read whose schemas are known.
+
+    Args:
+        reader: The reader's schema.
+        writers: By id those of the writers; None where records have no id.
+        absent: Ids that the registry does not have.
+        registry: Its name.
+
+    Raises:
+        ConfigurationError: Spark has no jar of Avro, or no type for the reader's schema.
+    """
     session = SparkSession.active()
     frame = framed(parse(reader, "the schema of Avro"))
     kind = kind_in(session, frame)

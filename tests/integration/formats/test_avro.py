@@ -282,7 +282,7 @@ def test_times_that_are_not_plausible_are_malformed(spark):
 def reading_by(spark, reader, writers, absent=()):
     """As a source with a registry has it."""
     assert spark
-    return avro_format._made(
+    return avro_format.reading_by(
         json.dumps(reader), {n: json.dumps(schema) for n, schema in writers.items()}, frozenset(absent), "registry"
     )
 
