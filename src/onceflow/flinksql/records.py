@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, StructField
 
 from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
-from onceflow.formats.csv_format import Csv
+from onceflow.formats.csv_format import Csv, row_of
 from onceflow.formats.json_format import Json
 from onceflow.formats.json_text import as_json, require_form
 from onceflow.formats.text_format import Raw, Text
@@ -135,7 +135,7 @@ def written(form: str, columns: Mapping[str, tuple[str, Kind]], options: Mapping
     left_out = options.get("json.encode.ignore-null-fields", "false").lower()
     told = {name: (parts[name], DataType.fromDDL(kind.spark())) for name, (_, kind) in columns.items()}
     if form == "csv":
-        return _csv("", options).row_of(dict(zip(columns, shown, strict=True)), told)
+        return row_of(_csv("", options), dict(zip(columns, shown, strict=True)), told)
     require_form([StructField(name, of) for name, (_, of) in told.items()])
     return as_json(F.struct(*shown), told, {"ignoreNullFields": left_out}).cast("binary")
 

@@ -29,7 +29,7 @@ from onceflow.formats.refused import not_utf8, refusing
 from onceflow.formats.registry import SchemaRegistry
 from onceflow.formats.schemas import present_schemas
 from onceflow.formats.times import AS_TIMES, times_wrong
-from onceflow.options.arguments import named_fields
+from onceflow.options.arguments import named_fields, require_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -83,6 +83,7 @@ class Avro(Format):
     register: bool = False
 
     def __post_init__(self) -> None:
+        require_fields(self)
         if self.schema is not None:
             parse(self.schema, "the schema of Avro")
         needs = [name for name in ("subject", "version", "register") if getattr(self, name) not in (None, False)]

@@ -27,7 +27,7 @@ from onceflow.formats.contract import Format, PartOfRecord, RecordReading, colum
 from onceflow.formats.json_format import schema_of
 from onceflow.formats.json_text import only_utf8
 from onceflow.formats.times import as_written, times_read, times_wrong
-from onceflow.options.arguments import named_fields
+from onceflow.options.arguments import named_fields, require_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +70,7 @@ class Csv(Format, RecordReading):
     null: str = ""
 
     def __post_init__(self) -> None:
+        require_fields(self)
         for name in ("delimiter", "quote", "escape"):
             value = getattr(self, name)
             if value is not None and len(value) != 1:
@@ -114,8 +115,9 @@ class Csv(Format, RecordReading):
         self.require_readable()
         return schema_of(self.schema, "Csv")
 
-    def _options(self) -> dict[str, str]:
-        """Spark's. Blanks belong to the text."""
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """Those of Spark's CSV. Blanks belong to the text."""
         return {
             "sep": self.delimiter,
             "quote": self.quote,
@@ -127,7 +129,7 @@ class Csv(Format, RecordReading):
 
     def parsed(self, column: Column) -> Column:
         """A struct of the fields, times as they are written, and of one that is null where all is well."""
-        told = {**self._options(), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "emptyValue": _EMPTY}
+        told = {**self.spark_options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "emptyValue": _EMPTY}
         asked = [*as_written(self.fields(), _TIMES), StructField(_CORRUPT, StringType())]
         ddl = ", ".join(f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in asked)
         return F.from_csv(column.cast("string"), ddl, told)
@@ -184,18 +186,20 @@ class Csv(Format, RecordReading):
         """
         _require_form(columns)
         parts = {field.name: (column_named(field.name), field.dataType) for field in columns}
-        return self.row_of({name: column for name, (column, _) in parts.items()}, parts)
+        return row_of(self, {name: column for name, (column, _) in parts.items()}, parts)
 
-    def row_of(self, shown: Mapping[str, Column], parts: Mapping[str, tuple[Column, DataType]]) -> Column:
-        """A row of these values.
 
-        Args:
-            shown: The values as they are written, by name.
-            parts: The columns that they were made of, with their types.
-        """
-        row = F.struct(*(column.alias(name) for name, column in shown.items()))
-        options = {**self._options(), "emptyValue": self.quote * 2}  # whichever is the quote
-        return only_utf8(F.to_csv(row, options), parts).cast("binary")
+def row_of(form: Csv, shown: Mapping[str, Column], parts: Mapping[str, tuple[Column, DataType]]) -> Column:
+    """A row of these values, as bytes.
+
+    Args:
+        form: How.
+        shown: The values as they are written, by name.
+        parts: The columns that they were made of, with their types.
+    """
+    row = F.struct(*(column.alias(name) for name, column in shown.items()))
+    options = {**form.spark_options, "emptyValue": form.quote * 2}  # whichever is the quote
+    return only_utf8(F.to_csv(row, options), parts).cast("binary")
 
 
 def _require_form(fields: Sequence[StructField] | StructType) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from onceflow.errors import ConfigurationError
 from onceflow.masking import in_text
@@ -82,10 +82,9 @@ class SchemaRegistry(BaseModel):
         ssl_certificate: str | Path | None = None,
         ssl_key: str | Path | None = None,
     ) -> None:
-        urls = tuple(each.strip() for each in (url.split(",") if isinstance(url, str) else url))
         try:
             super().__init__(
-                url=urls,
+                url=url.split(",") if isinstance(url, str) else url,
                 name=name,
                 username=username,
                 password=password,
@@ -101,6 +100,11 @@ class SchemaRegistry(BaseModel):
             )
         except ValidationError as error:
             raise not_made("SchemaRegistry", list(SchemaRegistry.model_fields), error) from None
+
+    @field_validator("url")
+    @classmethod
+    def _bare(cls, url: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(each.strip() for each in url)
 
     @model_validator(mode="after")
     def _combinations(self) -> Self:

@@ -26,6 +26,7 @@ from onceflow.errors import (
 )
 from onceflow.launch import schemas
 from onceflow.local.devregistry import DevRegistry
+from onceflow.operations.savepoints import restoring, writing
 from onceflow.operations.savepoints.contents import contents
 from tests.support.advice import parts_of
 from tests.support.harness import read_topic
@@ -256,14 +257,22 @@ def test_a_schema_that_cannot_be_read_makes_its_records_malformed(world, shared,
 
 
 @pytest.mark.faults
-def test_a_savepoint_has_the_schemas(world, shared, produce):
-    """A job that goes on from it, elsewhere and without the registry, reads by the same ones."""
-    one = registered(shared, f"{world.topic}-value", V1)
-    produce(world.topic, [bytes_of(one, V1, user="a", amount=1)])
-    world.run(of.Avro(registry=of.SchemaRegistry(shared)))
+def test_a_savepoint_has_the_schemas(world, own, produce, tmp_path):
+    """A job that goes on from it, elsewhere and without the registry, reads by the same ones, to the same columns."""
+    one, two = registered(own.url, f"{world.topic}-value", V1), registered(own.url, f"{world.topic}-next", V2)
+    produce(world.topic, [bytes_of(one, V1, user="a", amount=1), bytes_of(two, V2, user="a", amount=2, currency="USD")])
+    form = of.Avro(registry=of.SchemaRegistry(own.url))
+    world.run(form)
+    registered(own.url, f"{world.topic}-value", V2)  # the newest by now
+    saved = writing.create(world.place, tmp_path / "savepoint")
     named = {name.rpartition("/")[2] for name in contents(world.place).files if "/schemas/" in name}
     assert named == set(world.kept())
-    assert named
+    own.stop()
+    newer = dataclasses.replace(world, where=str(tmp_path / "newer"))
+    restoring.restore(tmp_path / "savepoint", saved.manifest, newer.place)
+    assert newer.kept() == world.kept()
+    produce(world.topic, [bytes_of(two, V2, user="a", amount=3, currency="USD")])
+    assert newer.run(form)[-1] == {"user": "a", "amount": 3}
 
 
 def test_a_sink_registers_at_its_start_and_only_where_it_is_told_to(world, shared, produce, spark):

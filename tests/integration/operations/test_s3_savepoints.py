@@ -557,14 +557,14 @@ def test_a_savepoint_that_is_disposed_of_while_it_is_read(place, top, monkeypatc
     """A restore from it fails and leaves nothing."""
     savepoint, uri = f"{top.where}/s", f"{top.where}/new"
     manifest = writing.create(place, savepoint).manifest
-    layout_of = restoring.layout_of
+    layout_of = restoring._layout
 
-    def and_then(path):
-        found = layout_of(path)
-        writing.dispose(path)
+    def and_then(entries):
+        found = layout_of(entries)
+        writing.dispose(savepoint)
         return found
 
-    monkeypatch.setattr(restoring, "layout_of", and_then)
+    monkeypatch.setattr(restoring, "_layout", and_then)
     error = refused(CheckpointStoreError, restoring.restore, savepoint, manifest, place_at(uri, 1))
     assert "it is not there" in str(error)
     assert top.names() == ["c"]

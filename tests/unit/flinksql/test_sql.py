@@ -357,7 +357,7 @@ def test_csv_doubles_quotes_and_keeps_blanks():
 
     def told(**options):
         found = reader("csv", {"a": STRING}, {f"csv.{name}-character": value for name, value in options.items()})
-        return found.inner._options()
+        return found.inner.spark_options
 
     assert {told()[f"ignore{side}WhiteSpace"] for side in ("Leading", "Trailing")} == {"false"}
     assert [told()[name] for name in ("quote", "escape")] == ['"', '"']

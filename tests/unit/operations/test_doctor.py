@@ -364,7 +364,7 @@ def test_without_a_job_the_machine_alone_is_looked_at(monkeypatch, capsys, tmp_p
     said = capsys.readouterr().out
     assert "JAVA_HOME=/nowhere has no bin/java" in said
     assert "do: install a Java 17 or 21 runtime" in said
-    assert "note: 4 jars of Spark's Kafka connector are not fetched yet" in said
+    assert "note: 5 jars of Spark's Kafka connector are not fetched yet" in said
     assert call(monkeypatch, "--output", "json") == 1
     found = json.loads(capsys.readouterr().out)
     assert found["exit_code"] == 1

@@ -25,7 +25,9 @@ AGAIN = Again(Run("0123456789ab", "onceflow", 1, 0), {}, lambda: None)
 NEEDED = {"df": {}, "name": "job", "checkpointing": CHECKPOINTING}
 
 CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
+    "Avro": (of.Avro, {"schema": '"string"'}),
     "Checkpointing": (of.Checkpointing, {"location": "checkpoint"}),
+    "Csv": (of.Csv, {}),
     "DatabaseSink": (of.DatabaseSink, {"url": "sqlite:////folder/file.db", "table": "t"}),
     "ExponentialDelay": (of.ExponentialDelay, {}),
     "FailureRate": (of.FailureRate, {}),
@@ -48,6 +50,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "NewTopic": (of.NewTopic, {"partitions": 1}),
     "NoRestart": (of.NoRestart, {}),
     "Raw": (of.Raw, {}),
+    "SchemaRegistry": (of.SchemaRegistry, {"url": "http://localhost:1"}),
     "Text": (of.Text, {}),
     "show_log": (of.show_log, {}),
     "sql": (of.sql, {"script": "SHOW TABLES"}),
@@ -60,6 +63,7 @@ OF_THE_CONTRACT = (
     "onceflow.connectors.source_contract",
     "onceflow.connectors.inspection",
     "onceflow.connectors.shards",
+    "onceflow.formats.contract",
     "onceflow.twophase.",
 )
 """Where stands what a sink of one's own is written against: onceflow makes its values, or its suite looks."""
@@ -109,8 +113,9 @@ def test_every_public_callable_is_looked_at():
 
 def test_every_method_that_takes_arguments_is_looked_at():
     """Of the classes above, as far as a user calls them: what the contract names is called by onceflow."""
-    contract = {name for kind in (of_sinks.Sink, of.KafkaSource.__mro__[1], of.Json.__mro__[1]) for name in vars(kind)}
-    for kind in (of.Job, of.DatabaseSink, of.KafkaSink, of.KafkaSource, of.NewTopic, of.Json):
+    contract = {name for kind in (of_sinks.Sink, of.KafkaSource.__mro__[1], of.Format) for name in vars(kind)}
+    contract |= set(vars(of.RecordReading))
+    for kind in (of.Job, of.DatabaseSink, of.KafkaSink, of.KafkaSource, of.NewTopic, of.Json, of.Avro, of.Csv):
         methods = {name for name, one in vars(kind).items() if inspect.isfunction(one) and not name.startswith("_")}
         taking = {name for name in methods - contract if len(inspect.signature(getattr(kind, name)).parameters) > 1}
         assert {f"{kind.__name__}.{name}" for name in taking - {"reads"}} <= set(CALLS)

@@ -32,6 +32,7 @@ from onceflow.checkpoint.journal_codec import JournalEntry
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import RestoredFrom, read_restored, require_finished
+from onceflow.checkpoint.schemas import FOLDER as SCHEMAS
 from onceflow.checkpoint.spark_files import positions, watermark_behind
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.operations.savepoints.contents import TRAIL_FOLDER
@@ -47,6 +48,7 @@ from onceflow.twophase.layout import Layout, folders, read_up_to
 from onceflow.twophase.records import LayoutRecord, Start
 
 _JOURNAL = f"{OURS}/journal/"
+_SCHEMAS = f"{OURS}/{SCHEMAS}/"
 _OF_THE_JOB = (_JOURNAL, f"{TRAIL_FOLDER}/")
 _ALL = 1 << 31
 _HIDDEN = re.compile(r"(^|/)\.[^/]*\.crc$")
@@ -130,6 +132,8 @@ def restore(
                 _spark_files(files, unfinished, target.where, manifest, same_query=claim)
             else:
                 _beginnings(unfinished, layout, manifest)
+            # By these the new job reads as the old one did, whatever their registry says by then.
+            _take(unfinished, files, [name for name in manifest.files if name.startswith(_SCHEMAS)], manifest)
             if claim:
                 _take(unfinished, files, [name for name in manifest.files if name.startswith(_OF_THE_JOB)], manifest)
             else:
