@@ -78,6 +78,8 @@ BY_PAIRS = {
     "WEIGHING + SOME_UNKNOWN",
 }
 
+# Not TimeoutTooShortError, which no seed of the first ten thousand comes to: an epoch of one record outlives its
+# transactions at every start. tests/unit/execution/test_driver.py brings it about.
 REACHED = {
     "a late duplicate opened a committed transaction",
     "a record landed in a purged place",
@@ -100,7 +102,6 @@ REACHED = {
     "refused: NotDeterministicError",
     "refused: OutcomeUnknownError",
     "refused: SourceDataLostError",
-    "refused: TimeoutTooShortError",
     "the power cut took a file",
     "transactions expired",
     "a database has what it had",

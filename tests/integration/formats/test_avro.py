@@ -234,8 +234,9 @@ KINDS = st.recursive(
 )
 
 
+@pytest.mark.faults
 @given(st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_whatever_goes_in_comes_out(spark, data):
     """Any columns of any types: written here they are read by another library, and here, as they were."""
     kinds = data.draw(st.lists(KINDS, min_size=1, max_size=3))

@@ -394,6 +394,7 @@ def test_each_login_is_taken_or_refused_by_name(shared, tokens, tmp_path):
             RegistryClient(of.SchemaRegistry(url, username="me", password="x")).look()
 
 
+@pytest.mark.faults
 def test_a_record_that_is_none_of_its_schema_is_told_by_its_place(world, shared, produce):
     """It is malformed as any other; its reason has the schema's id."""
     one = registered(shared, f"{world.topic}-value", V1)
