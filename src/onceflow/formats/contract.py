@@ -40,7 +40,7 @@ class RecordReading(ABC):
 
     @abstractmethod
     def parsed(self, column: Column) -> Column:
-        """Binary to this format's one column, which may be costly; to be evaluated once per record."""
+        """Binary ``column`` to this format's one column, which may be costly; to be evaluated once per record."""
 
     @abstractmethod
     def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column | None:
@@ -54,7 +54,13 @@ class RecordReading(ABC):
 
     @abstractmethod
     def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
-        """Why it is malformed, where it is: words and names of fields, never anything of the record's content."""
+        """Why it is malformed, where it is: words and names of fields, never anything of the record's content.
+
+        Args:
+            column: The bytes.
+            parsed: What ``parsed`` made of them.
+            latest: As of ``malformed``.
+        """
 
     @abstractmethod
     def columns(self, parsed: Column) -> list[Column]:
@@ -94,6 +100,10 @@ class Format(ABC):
     @abstractmethod
     def encode(self, columns: Sequence[StructField], part: PartOfRecord) -> Column:
         """These columns of a row as one binary column.
+
+        Args:
+            columns: Their names and types, in their order; of the row they are ``F.col(name)``.
+            part: Which bytes they become.
 
         Raises:
             OnceflowError: They have no form here, or it cannot learn how.
