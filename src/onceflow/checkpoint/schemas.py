@@ -1,7 +1,7 @@
 """The schemas that a job reads and writes by, in its checkpoint: each in a file of its own, which never changes.
 
-A replay reads by these alone. So a schema is here, durable, before the query that knows it begins; what an epoch has
-read by is here before its tasks can report. Only ``write`` of a subject may be followed by another, newer one.
+A replay reads by these alone. So a schema is here, durable, before the query that knows it begins: before a task that
+has read by it can report.
 Must not know: registries' clients, formats, how an epoch commits.
 """
 
@@ -73,15 +73,13 @@ class SchemaOfWriter:
     Attributes:
         registry: Its name.
         subject: The subject.
-        number: 1 for the first, and so on: the newest is in force.
-        asked: What the sink asked for; "" for the subject's newest.
+        asked: What the sink asked for; "" for the subject's newest, at the start that asked first.
         id: Its id.
         text: The schema.
     """
 
     registry: str
     subject: str
-    number: int
     asked: str
     id: int
     text: str
@@ -89,7 +87,8 @@ class SchemaOfWriter:
     @property
     def file(self) -> str:
         """Its file's name."""
-        return f"write.{self.registry}.{_named(self.subject)}.{self.number}.json"
+        asked = hashlib.sha256(self.asked.encode()).hexdigest()[:16]
+        return f"write.{self.registry}.{_named(self.subject)}.{asked}.json"
 
 
 Kept = SchemaOfId | SchemaOfReader | SchemaOfWriter
@@ -167,7 +166,7 @@ def _require_form(kept: Kept) -> None:
     values = asdict(kept)
     if not all(isinstance(values.get(name, ""), str) for name in ("registry", "subject", "asked")):
         raise TypeError
-    if not all(isinstance(values.get(name, 0), int) for name in ("id", "number")):
+    if not isinstance(values.get("id", 0), int):
         raise TypeError
     text = values["text"]
     if text is not None:

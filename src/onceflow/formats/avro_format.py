@@ -105,7 +105,7 @@ class Avro(Format):
         if self.registry is None:
             return reading_by(str(self.schema), None, frozenset(), "")
         subject = self._subject(part)
-        known = present_schemas().reading(
+        known = present_schemas(self.registry, subject).reading(
             self.registry, subject, reader=self.schema, version=self.version, fails=part.fails
         )
         return reading_by(known.reader, known.writers, known.absent, self.registry.name)
@@ -121,7 +121,8 @@ class Avro(Format):
             return _written(columns, parse(str(self.schema), "the schema of Avro"), "the schema of Avro")
         asked = self.schema or (dumps(of_columns(columns)) if self.register else "")
         subject = self._subject(part)
-        found = present_schemas().writing(self.registry, subject, text=asked, register=self.register)
+        schemas = present_schemas(self.registry, subject)
+        found = schemas.writing(self.registry, subject, text=asked, register=self.register)
         whose = f"schema {found.id} of subject {subject}"
         body = _written(columns, parse(found.text, whose), whose)
         return F.concat(F.lit(_head(found.id)), body)
@@ -142,9 +143,8 @@ class Avro(Format):
             raise ConfigurationError(
                 "Avro needs a subject where more than one topic is read",
                 cause=f"topics={', '.join(part.topics)}, subject=None",
-                action="give subject=: whose schema says what becomes columns. Records are read by their own ids, "
-                "whichever "
-                "subject these are of",
+                action="give subject=: whose schema says what becomes columns. Each record is read by its own "
+                "id, of whichever subject",
             )
         return f"{part.topics[0]}-{part.part}"
 

@@ -6,10 +6,9 @@ Avro 1.12's specification says what a schema is; which of Spark's types each one
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql.types import (
@@ -63,7 +62,7 @@ def parse(text: str, what: str) -> Schema:
         schema = json.loads(text)
     except OTHER_FORM as error:
         raise _wrong(what, f"it is no JSON ({type(error).__name__})") from None
-    for trouble in _troubles(schema, "", {}, ()):
+    for trouble in _troubles(schema, "", set(), ()):
         raise _wrong(what, trouble)
     return schema
 
@@ -82,7 +81,7 @@ def _wrong(what: str, trouble: str) -> ConfigurationError:
     )
 
 
-def _troubles(schema: Schema, space: str, known: Mapping[str, str], inside: tuple[str, ...]) -> Iterator[str]:
+def _troubles(schema: Schema, space: str, known: set[str], inside: tuple[str, ...]) -> Iterator[str]:
     """What is wrong, the first first. ``known`` grows by each name, in the order of the text, as Avro has it."""
     match schema:
         case str():
@@ -110,13 +109,10 @@ def _troubles(schema: Schema, space: str, known: Mapping[str, str], inside: tupl
             yield f"{json.dumps(schema)[:80]} is no type"
 
 
-def _troubles_of_named(
-    schema: Schema, kind: str, name: str, known: Mapping[str, str], inside: tuple[str, ...]
-) -> Iterator[str]:
+def _troubles_of_named(schema: Schema, kind: str, name: str, known: set[str], inside: tuple[str, ...]) -> Iterator[str]:
     if name in known:
         yield f"{name} is defined twice"
-    assert isinstance(known, dict)  # noqa: S101 - it is made here
-    known[name] = kind
+    known.add(name)
     if kind in ("record", "error"):
         fields = schema.get("fields")
         if not isinstance(fields, list):
@@ -164,17 +160,17 @@ def inlined(schema: Schema, others: Mapping[str, Schema]) -> Schema:
                 inner = str(part.get("namespace", space))
                 if "." in str(part.get("name", "")):
                     inner = str(part["name"]).rpartition(".")[0]
-                return {
-                    key: whole(value, inner)
-                    if key in ("type", "items", "values")
-                    else [whole(each, inner) for each in value]
-                    if key == "fields"
-                    else value
-                    for key, value in part.items()
-                }
+                return _within(part, lambda each: whole(each, inner))
         return part
 
-    return whole(copy.deepcopy(schema), "")
+    return whole(schema, "")
+
+
+def _within(part: Mapping[str, Any], changed: Callable[[Schema], Schema]) -> dict[str, Any]:
+    """An object of a schema whose types, also those of its fields, are changed."""
+    types = {key: changed(part[key]) for key in ("type", "items", "values") if key in part}
+    fields = {"fields": [changed(each) for each in part["fields"]]} if "fields" in part else {}
+    return {**part, **types, **fields}
 
 
 def for_spark(schema: Schema) -> Schema:
@@ -186,15 +182,8 @@ def for_spark(schema: Schema) -> Schema:
         case list():
             return [for_spark(each) for each in schema]
         case dict():
-            kept = {key: value for key, value in schema.items() if not (key == "logicalType" and value in _OF_DAY)}
-            return {
-                key: for_spark(value)
-                if key in ("type", "items", "values")
-                else [for_spark(each) for each in value]
-                if key == "fields"
-                else value
-                for key, value in kept.items()
-            }
+            of_day = schema.get("logicalType") in _OF_DAY
+            return _within({k: v for k, v in schema.items() if not (of_day and k == "logicalType")}, for_spark)
     return schema
 
 
@@ -214,7 +203,7 @@ def of_columns(fields: Sequence[StructField]) -> Schema:
     Raises:
         ConfigurationError: A name or a type has no form in Avro; names all of them.
     """
-    wrong = [trouble for field in fields for trouble in _without_form(field.name, field.dataType)]
+    wrong = list(_without_forms("", fields))
     if wrong:
         raise ConfigurationError(
             f"these columns have no form in Avro: {'; '.join(wrong)}",
@@ -260,7 +249,15 @@ def _of_kind(kind: DataType, name: str) -> Schema:
             return {"type": "map", "values": ["null", _of_kind(kind.valueType, name)]}
         case StructType():
             return _record(name, kind.fields)
-    return copy.deepcopy(_SIMPLE[type(kind)])
+    return _SIMPLE[type(kind)]
+
+
+def _without_forms(path: str, fields: Sequence[StructField]) -> Iterator[str]:
+    for field in fields:
+        name = f"{path}{field.name}"
+        if not _NAME.fullmatch(field.name):
+            yield f"{name} is no name in Avro, which are letters, digits and _"
+        yield from _without_form(name, field.dataType)
 
 
 def _without_form(name: str, kind: DataType) -> Iterator[str]:
@@ -272,15 +269,9 @@ def _without_form(name: str, kind: DataType) -> Iterator[str]:
                 yield f"{name} is a map whose keys are {kind.keyType.simpleString()}, and Avro's are texts"
             yield from _without_form(f"{name}{{}}", kind.valueType)
         case StructType():
-            for field in kind:
-                yield from _without_form(f"{name}.{field.name}", field.dataType)
-        case DecimalType():
-            pass
-        case _ if type(kind) not in _SIMPLE:
+            yield from _without_forms(f"{name}.", kind.fields)
+        case _ if not isinstance(kind, DecimalType) and type(kind) not in _SIMPLE:
             yield f"{name} is of type {kind.simpleString()}"
-    last = name.rpartition(".")[2].removesuffix("[]").removesuffix("{}")
-    if not _NAME.fullmatch(last.replace("[]", "").replace("{}", "")):
-        yield f"{name} is no name in Avro, which are letters, digits and _"
 
 
 def parts(schema: Schema) -> tuple[Schema, bool]:
@@ -292,7 +283,7 @@ def parts(schema: Schema) -> tuple[Schema, bool]:
 
 
 def resolved(schema: Schema) -> Schema:
-    """A schema in which each name is replaced by what it stands for; without namespaces in names to look up."""
+    """A schema that ``parse`` has taken, in which each name is replaced by what it stands for."""
     known: dict[str, Schema] = {}
 
     def whole(part: Schema, space: str) -> Schema:

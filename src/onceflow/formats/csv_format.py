@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from onceflow.errors import ConfigurationError
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
-from onceflow.formats.json_format import schema_of
+from onceflow.formats.ddl import require_fields_in, require_given, schema_of
 from onceflow.formats.json_text import only_utf8
 from onceflow.formats.times import as_written, times_read, times_wrong
 from onceflow.options.arguments import named_fields, require_fields
@@ -79,14 +79,7 @@ class Csv(Format, RecordReading):
                     cause=f"{name}={value!r}",
                     action="give one; a tab is \\t",
                 )
-        if self.schema is not None and not (
-            self.schema.strip() if isinstance(self.schema, str) else self.schema.fields
-        ):
-            raise ConfigurationError(
-                "Csv has a schema without fields",
-                cause=f"schema={self.schema!r}",
-                action='name the fields, for example Csv("user_id string, amount decimal(18,2)")',
-            )
+        require_fields_in(self.schema, "Csv")
 
     def __hash__(self) -> int:
         of = self.schema if not isinstance(self.schema, StructType) else self.schema.json()
@@ -94,12 +87,7 @@ class Csv(Format, RecordReading):
 
     def require_readable(self) -> None:
         """Raise if there is no schema."""
-        if self.schema is None:
-            raise ConfigurationError(
-                "a source cannot read Csv without a schema",
-                cause="Csv() has schema=None",
-                action='name the fields, for example Csv("user_id string, amount decimal(18,2)")',
-            )
+        require_given(self.schema, "Csv")
 
     def reading(self, part: PartOfRecord) -> RecordReading:  # noqa: ARG002 - the contract's
         """As it is: it needs nothing from elsewhere."""
@@ -112,7 +100,6 @@ class Csv(Format, RecordReading):
         Raises:
             ConfigurationError: There is no schema, or Spark cannot parse it.
         """
-        self.require_readable()
         return schema_of(self.schema, "Csv")
 
     @property

@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import (
     BinaryType,
@@ -26,6 +26,7 @@ from pyspark.sql.utils import get_active_spark_context
 
 from onceflow.errors import ConfigurationError
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
+from onceflow.formats.ddl import require_fields_in, require_given, schema_of
 from onceflow.formats.json_text import as_json, require_form
 from onceflow.formats.times import FORMATS, as_written, times_read, times_wrong
 from onceflow.options.arguments import named_fields
@@ -87,12 +88,7 @@ class Json(Format, RecordReading):
                 f"Json takes a schema as DDL text or StructType, not {type(self.schema).__name__}",
                 action='write for example Json("user_id string, amount decimal(18,2)")',
             )
-        if not (self.schema.strip() if isinstance(self.schema, str) else self.schema.fields):
-            raise ConfigurationError(
-                "Json has a schema without fields",
-                cause=f"schema={self.schema!r}",
-                action='name the fields, for example Json("user_id string, amount decimal(18,2)")',
-            )
+        require_fields_in(self.schema, "Json")
 
     def __hash__(self) -> int:
         return hash(self.schema if not isinstance(self.schema, StructType) else self.schema.json())
@@ -103,23 +99,14 @@ class Json(Format, RecordReading):
         Raises:
             ConfigurationError: There is no schema, or Spark cannot parse it.
         """
-        self._require_schema()
         return schema_of(self.schema, "Json")
 
     def require_readable(self) -> None:
         """Raise if there is no schema, or, where Spark runs already, if it is none that Spark understands."""
-        self._require_schema()
+        require_given(self.schema, "Json")
         with contextlib.suppress(PySparkRuntimeError):  # no Spark runs yet
             get_active_spark_context()  # not the active session: Java has one for each of its threads
             self.fields()
-
-    def _require_schema(self) -> None:
-        if self.schema is None:
-            raise ConfigurationError(
-                "a source cannot read Json without a schema",
-                cause="Json() has schema=None",
-                action='name the fields, for example Json("user_id string, amount decimal(18,2)")',
-            )
 
     def parsed(self, column: Column) -> Column:
         """A struct of the schema's fields, times as they are written, and of one more, null where all is well."""
@@ -221,29 +208,3 @@ class Json(Format, RecordReading):
 def _spelt(kind: DataType, timestamp_format: str) -> str:
     """A type, in words that say what was expected."""
     return f"{kind.simpleString()} ({timestamp_format})" if kind == TimestampType() else kind.simpleString()
-
-
-def schema_of(schema: str | StructType | None, whose: str) -> StructType:
-    """A schema as Spark has it.
-
-    Raises:
-        ConfigurationError: Spark cannot parse it, or it is no record's.
-    """
-    if isinstance(schema, StructType):
-        return schema
-    try:
-        found = DataType.fromDDL(str(schema))
-    except PySparkException as error:
-        first_line = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise ConfigurationError(
-            f"the schema of {whose} is no DDL that Spark understands: {first_line}",
-            cause=f"schema={schema!r}",
-            action="correct it; the types are those of CREATE TABLE in Spark SQL",
-        ) from error
-    if not isinstance(found, StructType):
-        raise ConfigurationError(
-            f"the schema of {whose} is a single type, but a record has named fields",
-            cause=f"schema={schema!r}",
-            action=f'name the fields, for example {whose}("user_id string, amount decimal(18,2)")',
-        )
-    return found

@@ -95,42 +95,7 @@ class Schemas(ABC):
         """
 
 
-class _Nowhere(Schemas):
-    def reading(
-        self,
-        registry: SchemaRegistry,
-        subject: str,
-        *,
-        reader: str | None,  # noqa: ARG002 - the contract's
-        version: int | None,  # noqa: ARG002
-        fails: bool,  # noqa: ARG002
-    ) -> ReadingSchemas:
-        raise _no_checkpoint(registry, subject)
-
-    def writing(
-        self,
-        registry: SchemaRegistry,
-        subject: str,
-        *,
-        text: str,  # noqa: ARG002 - the contract's
-        register: bool,  # noqa: ARG002
-    ) -> WritingSchema:
-        raise _no_checkpoint(registry, subject)
-
-
-def _no_checkpoint(registry: SchemaRegistry, subject: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"subject {subject} of {registry.describe()} is asked for outside of a job",
-        harmless="always: nothing was read",
-        cause="the schemas that are read by are kept in the job's checkpoint, and only a Job loads its sources knowing "
-        "which checkpoint that is",
-        action="load the source in the stream function of a Job; or give the schema itself, Avro(schema=…), where "
-        "records "
-        "have no id before them",
-    )
-
-
-_present: ContextVar[Schemas] = ContextVar("_present", default=_Nowhere())  # noqa: B039 - it holds nothing
+_present: ContextVar[Schemas | None] = ContextVar("_present", default=None)
 
 
 @contextmanager
@@ -143,6 +108,20 @@ def asking(schemas: Schemas) -> Iterator[None]:
         _present.reset(token)
 
 
-def present_schemas() -> Schemas:
-    """Where a format asks that is used now."""
-    return _present.get()
+def present_schemas(registry: SchemaRegistry, subject: str) -> Schemas:
+    """Where a format asks that is used now.
+
+    Raises:
+        ConfigurationError: It is used outside of a job; names what it wanted to know.
+    """
+    found = _present.get()
+    if found is None:
+        raise ConfigurationError(
+            f"subject {subject} of {registry.describe()} is asked for outside of a job",
+            harmless="always: nothing was read",
+            cause="the schemas that are read by are kept in the job's checkpoint, and only a Job loads its sources "
+            "knowing which checkpoint that is",
+            action="load the source in the stream function of a Job; or give the schema itself, Avro(schema=…), where "
+            "records have no id before them",
+        )
+    return found

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from onceflow.checkpoint.schemas import Kept, KeptSchemas, SchemaOfId, SchemaOfReader, SchemaOfWriter
-from onceflow.connectors.registry.client import NoAvroError, RegistryClient
-from onceflow.errors import CheckpointConflictError, ConfigurationError, RegistryError, RegistryUnavailableError
+from onceflow.connectors.registry.client import RegistryClient
+from onceflow.errors import CheckpointConflictError, ConfigurationError, RegistryError
 from onceflow.formats.avro_schema import dumps, parse
 from onceflow.formats.registry import SchemaRegistry, require_one_each
 from onceflow.formats.schemas import ReadingSchemas, Schemas, WantedSchema, WritingSchema
@@ -44,9 +44,8 @@ class StartSchemas(Schemas):
         self.may: Literal["register", "look", "neither"] = "neither"
         self._known: list[Kept] | None = None
         self._learned: list[Kept] = []
-        self._registries: list[SchemaRegistry] = []
+        self._registries: dict[str, SchemaRegistry] = {}
         self._clients: dict[str, RegistryClient] = {}
-        self._compared: set[str] = set()
 
     def close(self) -> None:
         """Let go of the registries."""
@@ -96,14 +95,13 @@ class StartSchemas(Schemas):
     def writing(self, registry: SchemaRegistry, subject: str, *, text: str, register: bool) -> WritingSchema:
         """As the contract says. What the checkpoint has for the same question is not asked for again."""
         self._enter(registry)
-        before = [
-            each
-            for each in self._all()
-            if isinstance(each, SchemaOfWriter) and (each.registry, each.subject) == (registry.name, subject)
-        ]
-        newest = max(before, key=lambda each: each.number, default=None)
-        if newest is not None and newest.asked == text:
-            return WritingSchema(newest.id, newest.text)
+        for each in self._all():
+            if isinstance(each, SchemaOfWriter) and (each.registry, each.subject, each.asked) == (
+                registry.name,
+                subject,
+                text,
+            ):
+                return WritingSchema(each.id, each.text)
         if self.may == "neither":
             raise ConfigurationError(
                 f"no schema by which subject {subject} of {registry.describe()} was written like this is known",
@@ -113,8 +111,7 @@ class StartSchemas(Schemas):
                 subject=subject,
             )
         found = self._written(registry, subject, text, register=register)
-        number = 1 if newest is None else newest.number + 1
-        self._learn(SchemaOfWriter(registry.name, subject, number, text, found.id, found.text))
+        self._learn(SchemaOfWriter(registry.name, subject, text, found.id, found.text))
         return found
 
     def _written(self, registry: SchemaRegistry, subject: str, text: str, *, register: bool) -> WritingSchema:
@@ -185,7 +182,7 @@ class StartSchemas(Schemas):
         for _ in turns(_ABSENT_S, _PAUSE_S):
             try:
                 text = self._client(registry).schema(wanted.id)
-            except (ConfigurationError, NoAvroError) as error:
+            except ConfigurationError as error:
                 why = error.what
                 break
             if text is not None:
@@ -211,19 +208,13 @@ class StartSchemas(Schemas):
 
     def _compare(self, registry: SchemaRegistry) -> None:
         """Refuse a registry whose ids mean other schemas than those of the checkpoint; one that is away may be."""
-        if registry.name in self._compared:
-            return
-        self._compared.add(registry.name)
         for schema_id, text in sorted(self._of(registry).items()):
             if text is None:
                 continue
             try:
                 now = self._client(registry).schema(schema_id)
-            except RegistryUnavailableError as error:
-                log.warning("%s: the job goes on with the schemas that its checkpoint has", error.what)
-                return
             except RegistryError as error:
-                log.warning("%s", error.what)
+                log.warning("%s: the job goes on with the schemas that its checkpoint has", error.what)
                 return
             if now is None:
                 log.warning(
@@ -237,9 +228,8 @@ class StartSchemas(Schemas):
                     harmless="never: records would be read as what they are not",
                     cause="another registry answers under this address or name, or this one was emptied and filled "
                     "again",
-                    action="name the registry that is meant; a job that is to read by another one gives it another "
-                    "name: "
-                    "SchemaRegistry(url, name=…)",
+                    action="name the registry that is meant; a job that is to read by another one gives it a name of "
+                    "its own: SchemaRegistry(url, name=…)",
                     registry=registry.name,
                     schema=schema_id,
                 )
@@ -247,9 +237,10 @@ class StartSchemas(Schemas):
     # -- what is known ----------------------------------------------------------------------------
 
     def _enter(self, registry: SchemaRegistry) -> None:
-        require_one_each([*self._registries, registry])
-        self._registries.append(registry)
-        self._compare(registry)
+        require_one_each([*self._registries.values(), registry])
+        if registry.name not in self._registries:
+            self._registries[registry.name] = registry
+            self._compare(registry)
 
     def _kept_before(self) -> list[Kept]:
         if self._known is None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,11 +17,12 @@ from typing import Self
 
 from onceflow.errors import SetupError
 from onceflow.local.devcluster import watch
+from onceflow.local.devcluster.cluster import free_port
+from onceflow.local.devcluster.config import HOST
 from onceflow.local.jars import java_executable, registry_home
 from onceflow.processes import command_line
 from onceflow.waiting import turns
 
-HOST = "127.0.0.1"
 _HEAP = "-Xmx400m"
 _ANSWERS_WITHIN_S = 120.0
 _API = "apis/ccompat/v7"
@@ -40,7 +40,7 @@ class DevRegistry:
     def __init__(self, directory: Path, port: int | None = None, *, detached: bool = False) -> None:
         self._directory = directory
         self._detached = detached
-        self.port = port or _free_port()
+        self.port = port or free_port(set())
         self._child: subprocess.Popen[str] | None = None
 
     @property
@@ -146,9 +146,3 @@ def _process(directory: Path) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return (pid, port) if f"-Dquarkus.http.port={port}" in command_line(pid) else None
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        return int(found.getsockname()[1])

@@ -403,7 +403,7 @@ def _run_ivy(jars: list[Jar], work: Path, progress: Progress) -> None:
         for jar in jars
     )
     (work / "ivy.xml").write_text(
-        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<ivy-module version="2.0" xmlns:m="urn:maven">'
         '<info organisation="onceflow" module="jars"/>'
         f'<configurations><conf name="default"/></configurations><dependencies>\n{dependencies}\n'
         "</dependencies></ivy-module>\n"

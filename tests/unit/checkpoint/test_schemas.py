@@ -15,8 +15,8 @@ SOME = [
     SchemaOfReader("registry-b", "c", '"string"'),
     SchemaOfReader("registry", f"{'t' * 249}-value", '"string"'),
     SchemaOfReader("registry", f"{'t' * 249}-value@2", '"string"'),
-    SchemaOfWriter("registry", "totals-value", 1, "", 9, '"string"'),
-    SchemaOfWriter("registry", "totals-value", 2, '"int"', 10, '"int"'),
+    SchemaOfWriter("registry", "totals-value", "", 9, '"string"'),
+    SchemaOfWriter("registry", "totals-value", '"int"', 10, '"int"'),
 ]
 
 

@@ -117,12 +117,14 @@ def test_columns_without_a_form_are_refused_all_together():
     """By their names, however deep they are."""
     fields = [
         StructField("a-b", LongType()),
+        StructField("c.d", LongType()),
         StructField("m", MapType(IntegerType(), StringType())),
         StructField("i", ArrayType(DayTimeIntervalType())),
     ]
     with pytest.raises(ConfigurationError) as error:
         avro_schema.of_columns(fields)
     assert "a-b is no name in Avro" in str(error.value)
+    assert "c.d is no name in Avro" in str(error.value)
     assert "m is a map whose keys are int" in str(error.value)
     assert "i[] is of type interval" in str(error.value)
 

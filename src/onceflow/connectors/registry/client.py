@@ -33,12 +33,8 @@ _REFUSED = (401, 403)
 _INCOMPATIBLE = (409, 422)
 
 
-class NoAvroError(RegistryError):
-    """A schema of another format than Avro."""
-
-
 class RegistryClient:
-    """One registry, in the driver. Every method raises ``RegistryError``s.
+    """One registry, in the driver. Every method raises ``RegistryError``s; of a schema that is none ConfigurationError.
 
     Args:
         registry: Which one.
@@ -141,7 +137,7 @@ class RegistryClient:
     def _whole(self, schema: Any, what: str, inside: tuple[tuple[str, int], ...] = ()) -> str:
         """A schema with those that it refers to in itself."""
         if (schema.schema_type or "AVRO") != "AVRO":
-            raise NoAvroError(
+            raise ConfigurationError(
                 f"{what} of {self._registry.describe()} is {schema.schema_type}, and Avro was asked for",
                 harmless="always: nothing was read or written by it",
                 cause="the subject, or the topic's records, are of another format",
@@ -150,7 +146,7 @@ class RegistryClient:
         try:
             return self._made_whole(schema, what, inside)
         except RecursionError:
-            raise NoAvroError(
+            raise ConfigurationError(
                 f"{what} of {self._registry.describe()} is nested too deeply",
                 harmless="always: nothing was read or written by it",
                 cause="a schema that no program has made for its records",
@@ -203,8 +199,7 @@ class RegistryClient:
                 f"{self._registry.describe()} refused {what}: {error.http_status_code} {said}",
                 harmless="always: nothing was read or written",
                 cause="the login (username, token or oauth_…), or its rights on that subject",
-                action="correct the login, or give it the right to read the subject; to register, the right to write "
-                "it",
+                action="correct the login, or give it the right to read the subject, and, to register, to write it",
             )
         if error.http_status_code in _INCOMPATIBLE:
             return self._incompatible(what.removeprefix("subject "), said)
@@ -225,9 +220,8 @@ class RegistryClient:
             f"{self._registry.describe()} did not say {what}: {why}",
             harmless="the registry comes back: nothing was read or written by what is not known",
             cause="it is down, or has no network, or url= names something else",
-            action="look at the registry. A job goes on without it as long as its records name schemas that the "
-            "checkpoint "
-            "has",
+            action="look at the registry. A job goes on without it as long as its records name schemas that are in "
+            "the checkpoint",
             registry=self._registry.name,
         )
 

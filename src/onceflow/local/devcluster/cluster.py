@@ -220,7 +220,7 @@ class DevCluster:
         for named in ports:
             for listener in (PLAINTEXT, CONTROLLER, *self._extra_listeners):
                 if listener not in named:
-                    named[listener] = _free_port(used)
+                    named[listener] = free_port(used)
                     used.add(named[listener])
         state_path.write_text(json.dumps(state, indent=1))
         nodes = _nodes(self.data_dir, ports)
@@ -316,7 +316,15 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _free_port(used: set[int]) -> int:
+def free_port(used: set[int]) -> int:
+    """A port on which nothing listens, of those that the system gives to no connection.
+
+    Args:
+        used: Those that are taken, though nothing listens there yet.
+
+    Raises:
+        SetupError: None was found.
+    """
     for port in random.sample(_PORTS, 200):
         if port not in used and _is_free(port):
             return port
