@@ -309,14 +309,17 @@ def changed(data, line: bytes, kind: str) -> bytes:
         body["format"] = 2
     else:
         name = data.draw(st.sampled_from(sorted(body)))
-        body[name] = data.draw(st.sampled_from([None, 0, 1, "", "0" * 64, [], {}, body["number"] + 1, body["before"]]))
+        after = body["number"] + 1 if isinstance(body["number"], int) else 2  # likewise
+        body[name] = data.draw(st.sampled_from([None, 0, 1, "", "0" * 64, [], {}, after, body["before"]]))
         if data.draw(st.booleans()):
             body["choices"] = [choice(body)]
     return seal(body, None).encode() + b"\n"
 
 
 def choice(body: dict) -> dict:
-    named = [[p["sink"], p["handle"]] for p in body["participants"] or []]
+    # An earlier change of the same receipt may have spoiled them.
+    held = body["participants"] if isinstance(body["participants"], list) else []
+    named = [[p["sink"], p["handle"]] for p in held if isinstance(p, dict) and {"sink", "handle"} <= p.keys()]
     return {"choice": "give-up-rows", "participants": named, "who": "ops", "why": "x", "epoch": body["epoch"]}
 
 
