@@ -10,8 +10,22 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
+from onceflow.formats.changes import SEQUENCE, is_sequence
 from onceflow.formats.contract import column_named
 from onceflow.formats.json_text import as_json, require_form
 from onceflow.formats.times import within
@@ -19,6 +33,7 @@ from onceflow.formats.times import within
 if TYPE_CHECKING:
     from onceflow.connectors.database.system import Database
 
+_ORDERED = (ByteType, ShortType, IntegerType, LongType, DateType, TimestampType)  # a local time comes twice a year
 _NESTED = (ArrayType, MapType, StructType)
 # By default nulls are left out, and times are cut off to milliseconds. In the session's own time zone text and hash
 # would change with its setting; and before 1900 a zone's seconds are lost.
@@ -61,9 +76,37 @@ def _sent(field: StructField, value: Column, database: Database) -> Column:
     return database.sent(kind, value)
 
 
-def written(fields: StructType, delete_when: str | None) -> StructType:
-    """Those of an output's columns that are the table's: without the one that says what is deleted."""
-    return StructType([field for field in fields.fields if field.name != delete_when])
+def written(fields: StructType, *others: str | None) -> StructType:
+    """Those of an output's columns that are the table's: without these, which say what is deleted, and the order."""
+    return StructType([field for field in fields.fields if field.name not in others])
+
+
+SEQUENCE_TYPES: tuple[DataType, ...] = (LongType(), BinaryType(), LongType(), LongType(), BinaryType(), LongType())
+"""Of a staging table's columns ``SEQUENCE``. Texts are bytes: those of a database's own may be equal and differ."""
+
+
+def orders(kind: DataType) -> bool:
+    """Whether rows can be ordered by a column of this type."""
+    return is_sequence(kind) or isinstance(kind, _ORDERED)
+
+
+def sequenced(field: StructField, database: Database) -> list[Column]:
+    """What a task gets of the column that rows are ordered by: the columns ``SEQUENCE``."""
+    value = column_named(field.name)
+    if is_sequence(field.dataType):
+        parts = [value.getField(name) for name in SEQUENCE.names]
+    else:
+        number = _number(field.dataType, value)
+        parts = [F.lit(0), F.lit(""), number, number, F.lit(""), F.lit(0)]
+    kinds = zip(SEQUENCE.names, SEQUENCE_TYPES, parts, strict=True)
+    return [database.sent(kind, part.cast(kind)).alias(f"onceflow_{name}") for name, kind, part in kinds]
+
+
+def _number(kind: DataType, value: Column) -> Column:
+    """A value as a whole number in the same order."""
+    if isinstance(kind, DateType):
+        return F.unix_date(value)
+    return F.unix_micros(value) if isinstance(kind, TimestampType) else value
 
 
 def marker(name: str) -> Column:

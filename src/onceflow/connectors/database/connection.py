@@ -20,7 +20,7 @@ from sqlalchemy.types import NullType, TypeEngine
 from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
 from onceflow.connectors.database import marks, rights
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.columns import written
+from onceflow.connectors.database.columns import SEQUENCE_TYPES
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.introspection import column_types, required_columns
 from onceflow.connectors.database.limits import Limit, limits
@@ -32,7 +32,7 @@ from onceflow.connectors.database.types import for_new, for_new_key, misfit, not
 from onceflow.connectors.database.urls import database_of, engine_of
 from onceflow.connectors.database.writer import DatabaseWriterFactory
 from onceflow.connectors.examination import ExaminableSink, Expected
-from onceflow.errors import ConfigurationError
+from onceflow.errors import ConfigurationError, RecoveryError
 from onceflow.findings import Finding
 
 log = logging.getLogger(__name__)
@@ -46,12 +46,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WhatItWrites:
-    """What other sinks may know of one: its name, its table, its key, the columns that it writes."""
+    """What other sinks may know of one: its name, its table, its key, the columns that it writes, whether in order."""
 
     name: str
     table: tuple[object, ...]
     key: tuple[str, ...]
     columns: frozenset[str]
+    ordered: bool
 
 
 class DatabaseConnection(SinkConnection, ExaminableSink):
@@ -104,10 +105,10 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         with self._translating("look at the target"):
             found = self._found()
             if found:
-                fields = written(fields, self._sink.delete_when)
+                fields = self._sink.written(fields)
                 self._compare(fields, found)
                 target = self._target_of(fields.names, self._staged_for(fields.names))
-                self._try_rights(target, self._types(target, found))
+                self._try_rights(target, found)
             elif not self._sink.create_table:
                 raise self._no_table([])
 
@@ -126,7 +127,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                 raise self._unfit(wrong, f"key={', '.join(self._sink.key)}")
             names = self._likely(found)
             target = self._target_of(names, self._staged_for(names))
-            self._try_rights(target, self._types(target, found))
+            self._try_rights(target, found)
         return ()
 
     def _likely(self, found: dict[str, ReflectedColumn]) -> list[str]:
@@ -151,7 +152,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         Raises:
             ConfigurationError: A column is missing or would lose something, or an upsert has no unique constraint.
         """
-        fields = written(fields, self._sink.delete_when)
+        fields = self._sink.written(fields)
         with self._translating("look at the target"):
             found = self._found()
             staged = self._staged_for(fields.names)
@@ -175,14 +176,15 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             written_columns = {name: found[name] for name in fields.names}
             self._limits = limits(written_columns, required, self._database)
             target = self._target_of(fields.names, staged)
-            types = self._types(target, found)
-            table = own.staging_table(staged, self._sink.schema, types)
+            table = own.staging_table(staged, self._sink.schema, self._types(target, found))
             table.create(self._engine, checkfirst=True)
             self._same(table)
+            if target.sequence is not None:
+                self._make_sequences(self._sequence_table(target, found))
             self._require_lasting(staged)
             self._look_at_triggers()
             self._warn_of_forgetful()
-        self._try_rights(target, types)
+        self._try_rights(target, found)
         self._target = target
 
     def _target_of(self, names: Sequence[str], staged: str) -> Target:
@@ -194,25 +196,70 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             tuple(names),
             self._sink.key,
             deletes=self._sink.delete_when is not None,
+            sequence=own.sequence_name(self._own_name) if self._sink.sequence_by is not None else None,
         )
 
-    @staticmethod
-    def _types(target: Target, found: dict[str, ReflectedColumn]) -> list[tuple[str, TypeEngine[Any]]]:
+    def _types(self, target: Target, found: dict[str, ReflectedColumn]) -> list[tuple[str, TypeEngine[Any]]]:
         """The columns of what is staged for a target."""
         types: list[tuple[str, TypeEngine[Any]]] = [(name, found[name]["type"]) for name in target.columns]
-        return [*types, (own.DELETE, SmallInteger())] if target.deletes else types
+        types += [(own.DELETE, SmallInteger())] if target.deletes else []
+        return types + (self._sequence_types() if target.sequence is not None else [])
 
-    def _try_rights(self, target: Target, types: Sequence[tuple[str, TypeEngine[Any]]]) -> None:
+    def _sequence_types(self) -> list[tuple[str, TypeEngine[Any]]]:
+        kinds = map(self._database.column_for, SEQUENCE_TYPES)
+        return list(zip(own.SEQUENCE, kinds, strict=True))
+
+    def _sequence_table(self, target: Target, found: dict[str, ReflectedColumn]) -> Table:
+        key = [(name, found[name]["type"]) for name in target.key]
+        return own.sequence_table(str(target.sequence), self._sink.schema, key, self._sequence_types())
+
+    def _make_sequences(self, table: Table) -> None:
+        """Make the table of sequences, once: an empty one would let changes win that are older than what is there.
+
+        Raises:
+            RecoveryError: It was dropped.
+            ConfigurationError: It is of another key.
+        """
+        kept, mark = self._own.marks, own.sequence_mark(table.name)
+        there = inspect(self._engine).has_table(table.name, schema=table.schema)
+        if there:
+            with self._engine.begin() as connection:
+                have = column_types(connection, table.schema, table.name)
+            wanted = {c.name: c.type.compile(self._engine.dialect) for c in table.columns}
+            if strange := sorted(name for name in {*wanted, *have} if wanted.get(name) != have.get(name)):
+                raise ConfigurationError(
+                    f"sink {self._sink.name}: {table.name} has another shape than its target: {', '.join(strange)}",
+                    harmless="for the data: nothing was started",
+                    cause="the key, or the type of one of its columns, was changed",
+                    action=f"alter {table.name} in the same way; or drop it together with its target's rows",
+                )
+        elif marks.read(self._engine, kept, mark) is not None:
+            raise RecoveryError(
+                f"sink {self._sink.name}: {table.name} was dropped: which changes are older than what "
+                f"{self._sink.destination} has cannot be told any more",
+                harmless="for the data: nothing was started, and it was not made again",
+                cause=f"{kept.name} says that it was made",
+                action="restore it from a backup. Or, where the target is filled anew from the beginning: empty the "
+                f"target, delete the row of {kept.name} whose id is {mark}, and start a new job",
+            )
+        else:
+            table.create(self._engine, checkfirst=True)
+        marks.keep(self._engine, kept, mark, table.name)
+
+    def _try_rights(self, target: Target, found: dict[str, ReflectedColumn]) -> None:
         """Merge nothing, and take it back.
 
         Raises:
             DatabaseRightsError: It was refused, or a row would be: naming what is missing.
         """
-        schema = self._sink.schema
-        making = not inspect(self._engine).has_table(target.staged, schema=schema)
-        needed = rights.of_target(target, schema, making=making)
+        schema, looking, sequences = self._sink.schema, inspect(self._engine), None
+        making = not looking.has_table(target.staged, schema=schema)
+        if target.sequence is not None and not looking.has_table(target.sequence, schema=schema):
+            sequences = self._sequence_table(target, found)
+        needed = rights.of_target(target, schema, making=making or sequences is not None)
+        types = self._types(target, found)
         with self._translating("try the rights of a merge", lambda: needed):
-            rights.try_merge(self._engine, schema, target, types, making=making)
+            rights.try_merge(self._engine, schema, target, types, making=making, sequences=sequences)
         with self._translating("look at the target"), self._engine.connect() as connection:
             unnumbered = self._database.unnumbered(connection, target)
             if unnumbered:
@@ -224,14 +271,20 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
 
         By its name a table's runs are ordered: it has one, whether its usual schema is named or not.
         """
+        return own.staging_name(self._own_name)
+
+    @property
+    def _own_name(self) -> str:
+        """What the target is called where our tables of it are named."""
         usual = inspect(self._engine).default_schema_name
         elsewhere = (self._sink.table_schema or usual) != (self._sink.schema or usual)
-        return own.staging_name(self._sink.destination if elsewhere else self._sink.table)
+        return self._sink.destination if elsewhere else self._sink.table
 
     def _staged_for(self, names: Sequence[str]) -> str:
         """The staging table of rows with these columns: another sink or job may write the same target's other ones."""
         first, looking, schema = self._first(), inspect(self._engine), self._sink.schema
         columns = {*names, *([own.DELETE] if self._sink.delete_when else [])}
+        columns.update(own.SEQUENCE if self._sink.sequence_by else ())
         if not looking.has_table(first, schema=schema):
             return first
         held = {column["name"] for column in looking.get_columns(first, schema=schema)} - {own.ID, own.HASH}
@@ -376,7 +429,8 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         """
         mine = self.written
         for other in (each.written for each in others if isinstance(each, DatabaseConnection)):
-            if mine.table != other.table or (mine.key and mine.key == other.key):
+            alike = mine.key == other.key and mine.ordered == other.ordered
+            if mine.table != other.table or (mine.key and alike):
                 continue  # of one key the later merge replaces the other's row
             told = mine.columns | other.columns | {"an expression"}  # of other columns each row has a value of its own
             with self._translating("look at the target"):
@@ -396,7 +450,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         """What the job's other sinks may know, behind ``make_output`` or ``compare_output``."""
         sink, url = self._sink, self._sink.url
         place = (url.get_backend_name(), url.host, url.port, url.database, self._schema, sink.table)
-        return WhatItWrites(sink.name, place, sink.key, frozenset(self._written))
+        return WhatItWrites(sink.name, place, sink.key, frozenset(self._written), sink.sequence_by is not None)
 
     def _uniques(self) -> list[set[str]]:
         """The columns of each unique constraint and index, without those whose parts say more than columns."""
@@ -465,12 +519,12 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
 
         A number that is rounded when it is staged is right by every count and sum.
         """
-        columns = [c for c in table.columns if c.name not in (own.ID, own.HASH, own.DELETE)]
+        columns = [c for c in table.columns if c.name not in (own.ID, own.HASH, own.DELETE, *own.SEQUENCE)]
         wanted = {c.name: c.type.compile(self._engine.dialect) for c in columns}
         with self._engine.begin() as connection:
             have = column_types(connection, table.schema, table.name)
             strange = sorted(name for name, kind in wanted.items() if have.get(name) != kind)
-            strange += sorted({own.DELETE} & set(table.columns.keys()) - have.keys())
+            strange += sorted({own.DELETE, *own.SEQUENCE} & set(table.columns.keys()) - have.keys())
             if not strange:
                 return
             # Nobody stages rows between the look and the end of the table.

@@ -39,14 +39,15 @@ def require_keys(
     keys, mine = [held.c[name] for name in target.key], held.c[own.ID].in_(attempts)
     named = ", ".join(target.key)
     twice = select(func.count()).where(mine).group_by(*keys).having(func.count() > 1)
-    rows = connection.execute(twice.limit(1)).scalar()
+    rows = 0 if target.sequence is not None else connection.execute(twice.limit(1)).scalar()
     if rows:
         raise RowRefusedError(
             f"sink {sink}: epoch {epoch} has {rows} rows of one key ({named}), and only one can stay",
             harmless="for the data: nothing of the epoch is visible",
             cause="an upsert has no order within an epoch, so nothing says which row is the newest",
-            action="leave one row for each key: aggregate with output_mode='update', or dropDuplicates with a "
-            "watermark" + ("" if target.deletes else "; or leave key= away to append all"),
+            action="say which is the newest with sequence_by=; or leave one row for each key: aggregate with "
+            "output_mode='update', or dropDuplicates with a watermark"
+            + ("" if target.deletes else "; or leave key= away to append all"),
             epoch=epoch,
         )
     # Of deletes, and of others as well: that the target's columns take no null was looked at when the job was started.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
 from sqlalchemy import Engine, Table, delete, insert, select, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import clear
@@ -113,6 +113,23 @@ def read(engine: Engine, marks: Table, key: str, older: str | None = None) -> st
         found = connection.execute(select(marks.c.id, marks.c.mark).where(marks.c.id.in_([key, older or key]))).all()
         kept = {row.id: row.mark for row in found}
         return kept.get(key) or kept.get(older) or None
+
+
+def keep(engine: Engine, marks: Table, key: str, mark: str) -> None:
+    """Keep it, where nothing is kept under this key yet.
+
+    Args:
+        engine: The database's.
+        marks: The table.
+        key: The key.
+        mark: What is kept.
+
+    Raises:
+        DBAPIError: The database did not answer, or refused.
+    """
+    if read(engine, marks, key) is None:
+        with suppress(IntegrityError), engine.begin() as connection:  # another start was first
+            connection.execute(insert(marks).values(id=key, mark=mark))
 
 
 def write(engine: Engine, marks: Table, key: str, mark: str, older: str | None = None) -> None:

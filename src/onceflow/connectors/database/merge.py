@@ -2,7 +2,8 @@
 
 Must not know: the ledger, who staged the rows, when it is done.
 
-Rows of a staging table that mean deletes have a mark in a column of its own; what they name is deleted first.
+Rows of a staging table that mean deletes have a mark in a column of its own; what they name is deleted first. Where
+rows are ordered (``sequence``), only the newest of each key are merged, and their sequences are kept.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sqlalchemy import (
     table,
 )
 
+from onceflow.connectors.database import sequence
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.introspection import column_types, required_columns, trouble
 from onceflow.connectors.database.target import AlteredError, Target, TargetError
@@ -47,7 +49,7 @@ def merge(
         staged: What has them; None: the target's staging table.
 
     Returns:
-        How many rows the target has of them, or has no more.
+        How many rows the target has of them, or has no more; with those that are older than what it has.
 
     Raises:
         DBAPIError: The target does not take them.
@@ -55,7 +57,15 @@ def merge(
     """
     into, held = _into(target), staging(target, schema) if staged is None else staged
     of: ColumnElement[bool] = held.c[own.ID].in_(attempts)
-    deleted = 0
+    deleted = older = 0
+    if target.sequence is not None:
+        sequence.hold(connection, schema, target)
+        rows = select(func.count()).select_from(held).where(of)
+        held = sequence.newest(held, schema, target, attempts)
+        of = held.c[own.ID].in_(attempts)
+        newest = select(func.count()).select_from(held)
+        older = int(connection.execute(rows).scalar_one()) - int(connection.execute(newest).scalar_one())
+    everything = held, of
     if target.deletes:
         deleted = _delete(connection, into, held, and_(of, held.c[own.DELETE] == 1), target.key)
         of = and_(of, held.c[own.DELETE] == 0)
@@ -64,8 +74,10 @@ def merge(
     statement = database.insertion(into, target, source)
     taken = connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
     if target.key and (not database.counts_upserts or not target.rest):
-        return deleted + _there(connection, into, held, of, target.key)
-    return deleted + int(taken)
+        taken = _there(connection, into, held, of, target.key)
+    if target.sequence is not None:
+        sequence.keep(connection, schema, target, *everything)
+    return deleted + int(taken) + older
 
 
 def _there(
@@ -120,6 +132,9 @@ def merge_whole(connection: Connection, schema: str | None, target: Target, atte
         DBAPIError: The target does not take them.
         TargetError: It did not take all, or not as they are.
     """
+    if target.sequence is not None:
+        sequence.hold(connection, schema, target)
+        sequence.require_order(connection, schema, staging(target, schema), target, attempts)
     # Behind the merge no partition is unseen that rows went to.
     database = database_of(connection)
     if not database.holds_by_merge:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Engine, FromClause, delete, false, insert, null, select, text
+from sqlalchemy import Connection, Engine, FromClause, Table, delete, false, insert, null, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
@@ -58,16 +59,24 @@ def of_target(target: Target, schema: str | None, *, making: bool = False) -> li
         needed.append(Needed("UPDATE", *where, target.rest))
     needed += [Needed("DELETE", *where)] if target.deletes else []
     needed += [Needed("CREATE", "SCHEMA", schema)] if making else []
+    if target.sequence is not None:
+        needed += [Needed(right, "TABLE", schema, target.sequence) for right in ("SELECT", "INSERT", "UPDATE")]
     return needed + [Needed(right, "TABLE", schema, target.staged) for right in ("SELECT", "INSERT", "DELETE")]
 
 
 def try_merge(
-    engine: Engine, schema: str | None, target: Target, types: Sequence[tuple[str, TypeEngine[Any]]], *, making: bool
+    engine: Engine,
+    schema: str | None,
+    target: Target,
+    types: Sequence[tuple[str, TypeEngine[Any]]],
+    *,
+    making: bool,
+    sequences: Table | None,
 ) -> None:
     """Merge nothing into a target, stage nothing, and take it back: whoever may do that may do it with rows.
 
-    Where the staging table is not there yet, a database that takes back such a thing makes it for the trial. MySQL and
-    MariaDB would keep it, and merge from nowhere.
+    What of our own tables is not there yet a database that takes back such a thing makes for the trial. MySQL and
+    MariaDB would keep it: they merge from nowhere, and without an order.
 
     Args:
         engine: The database's.
@@ -75,6 +84,7 @@ def try_merge(
         target: The target.
         types: The columns of its staging table.
         making: That is not there.
+        sequences: The table of its sequences, where it is not there and will be.
 
     Raises:
         DBAPIError: It was refused, or got no answer.
@@ -82,9 +92,14 @@ def try_merge(
     """
     table, there = own.staging_table(target.staged, schema, types), not making
     with engine.connect() as connection, connection.begin() as trial:
-        if not there and database_of(connection).takes_back_tables:
+        takes_back = database_of(connection).takes_back_tables
+        if not there and takes_back:
             table.create(connection)
             there = True
+        if sequences is not None and takes_back:
+            sequences.create(connection)
+        elif sequences is not None:
+            target = replace(target, sequence=None)
         merge(connection, schema, target, [""], None if there else _nowhere(target))
         if there:
             connection.execute(insert(table).values({own.ID: "", own.HASH: 0}))

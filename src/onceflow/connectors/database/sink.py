@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import BooleanType, StructType
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
-from onceflow.connectors.database.columns import hashed, marker, sent, sent_of_dead_letters, written
+from onceflow.connectors.database.columns import (
+    hashed,
+    marker,
+    orders,
+    sent,
+    sent_of_dead_letters,
+    sequenced,
+    written,
+)
 from onceflow.errors import ConfigurationError
+from onceflow.formats.changes import SEQUENCE
 from onceflow.options.arguments import checked
 from onceflow.twophase.names import SINK_NAME
 
@@ -36,9 +45,15 @@ class DatabaseSink(Sink):
             ``mysql://…``, ``mariadb://…``, ``sqlite:////folder/file.db``.
         table: The table, in ``schema`` or, as ``"schema.table"``, in another one.
         key: Upsert: the column or columns that a row is known by; a row replaces the one with the same key. They need a
-            unique constraint. An epoch may have one row for each key. None: append.
+            unique constraint. Without ``sequence_by`` an epoch may have one row for each key. None: append.
         delete_when: The name of a boolean column of the output, which is not written: where it is true, the row with
             that key is deleted; false or null is a row to write. Needs ``key``. None: no row means a delete.
+        sequence_by: The name of a column of the output, which is not written: of a key's rows the one that it makes the
+            newest stays, in an epoch and beside what the table has; one that is older than what was written or deleted
+            before is left out. A whole number, a date or a ``timestamp``, of which the greater is the newer, or
+            Debezium's ``debezium_sequence``. Two rows of one key that differ and that it does not order are refused, so
+            is null. Needs ``key``. The newest sequence of each key, of deleted ones too, stands in
+            ``<table>_onceflow_sequence``. None: nothing orders rows.
         schema: Where onceflow's own tables are (``onceflow_ledger``, ``onceflow_attempts``, …, and what is staged), and
             the table, if it names no other. None: the user's own.
         create_table: Make the table from the output's columns if it is not there; False refuses to start.
@@ -60,6 +75,7 @@ class DatabaseSink(Sink):
         *,
         key: str | Sequence[str] | None = None,
         delete_when: str | None = None,
+        sequence_by: str | None = None,
         schema: str | None = None,
         create_table: bool = False,
         name: str | None = None,
@@ -76,6 +92,7 @@ class DatabaseSink(Sink):
         self.table_schema = parts[0] if len(parts) > 1 else schema
         self.key = () if key is None else (key,) if isinstance(key, str) else tuple(key)
         self.delete_when = delete_when
+        self.sequence_by = sequence_by
         self.create_table = create_table
         self.name = table if name is None else name
         self.destination = ".".join(part for part in (self.table_schema, self.table) if part)
@@ -85,16 +102,25 @@ class DatabaseSink(Sink):
                 cause="its name stands in the ledger and the journal: letters, digits, '.', '_' and '-', at most 100",
                 action="give it another name with name=",
             )
-        if delete_when and not self.key:
+        for argument, column, what in (
+            ("delete_when", delete_when, "say what is deleted"),
+            ("sequence_by", sequence_by, "say which row is the newest"),
+        ):
+            if column and not self.key:
+                raise ConfigurationError(
+                    f"sink {self.name}: {argument} needs a key",
+                    cause="without one a row has nothing by which the one before it is found",
+                    action="name the columns that a row is known by with key=",
+                )
+            if column in self.key:
+                raise ConfigurationError(
+                    f"sink {self.name}: {column!r} cannot be part of the key and {what}",
+                    action=f"name another column with {argument}=",
+                )
+        if sequence_by and sequence_by == delete_when:
             raise ConfigurationError(
-                f"sink {self.name}: delete_when needs a key",
-                cause="without one a row has nothing by which the one before it is found",
-                action="name the columns that a row is known by with key=",
-            )
-        if delete_when in self.key:
-            raise ConfigurationError(
-                f"sink {self.name}: {delete_when!r} cannot be part of the key and say what is deleted",
-                action="name another column with delete_when=",
+                f"sink {self.name}: {sequence_by!r} cannot say what is deleted and which row is the newest",
+                action="name another column with sequence_by=",
             )
 
     @property
@@ -126,7 +152,10 @@ class DatabaseSink(Sink):
                 cause=f"the output has {', '.join(fields.names)}",
                 action="select the column in the stream function, or name another key",
             )
-        strange = sorted({"onceflow_attempt", "onceflow_hash", "onceflow_delete"}.intersection(fields.names))
+        taken = {"onceflow_attempt", "onceflow_hash", "onceflow_delete"}
+        if self.sequence_by is not None:
+            taken |= {f"onceflow_{name}" for name in SEQUENCE.names}
+        strange = sorted(taken.intersection(fields.names))
         if strange:
             raise ConfigurationError(
                 f"the output of sink {self.name} has a column {', '.join(strange)}",
@@ -135,16 +164,33 @@ class DatabaseSink(Sink):
             )
         if self.delete_when is not None:
             self._require_marker(fields, self.delete_when)
-        rows = sent(written(fields, self.delete_when).fields, self._database)
+        if self.sequence_by is not None:
+            self._require_order(fields, self.sequence_by)
+        rows = sent(self.written(fields).fields, self._database)
         if self.delete_when is not None:
             rows.append(marker(self.delete_when).alias("onceflow_delete"))
+        if self.sequence_by is not None:
+            rows += sequenced(fields[self.sequence_by], self._database)
         return [*rows, hashed(fields.fields).alias("onceflow_hash")]
 
     def dead_letter_columns(self, fields: StructType) -> list[Column]:
         """Each column, in a form that the database takes whatever a record has."""
         own = self.columns(fields)  # which refuses what cannot be
-        letters = sent_of_dead_letters(written(fields, self.delete_when).fields, self._database)
+        letters = sent_of_dead_letters(self.written(fields).fields, self._database)
         return letters + own[len(letters) :]
+
+    def written(self, fields: StructType) -> StructType:
+        """Those of an output's columns that are the table's."""
+        return written(fields, self.delete_when, self.sequence_by)
+
+    def _require_order(self, fields: StructType, name: str) -> None:
+        if name not in fields.names or not orders(fields[name].dataType):
+            raise ConfigurationError(
+                f"sink {self.name} orders rows by {name!r}, and the output has no such column by which they can be",
+                cause=f"the output has {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in fields.fields)}",
+                action="select a whole number, a date or a timestamp in the stream function, or debezium_sequence as "
+                "it is; or name another column with sequence_by=",
+            )
 
     def _require_marker(self, fields: StructType, name: str) -> None:
         if name not in fields.names or not isinstance(fields[name].dataType, BooleanType):

@@ -9,12 +9,15 @@ Must not know: who writes into them and when.
   Rows of other columns of the same target have a table of their own, with letters of those before the ending.
 * ``onceflow_ledger`` has a row for each epoch that was merged: the proof of a commit. Its key is what keeps an epoch
   from being merged twice.
-* ``onceflow_marks`` and ``onceflow_identity``: marks of jobs and of names, the newest run that upserts into a
-  target, and the lasting id of these tables.
+* ``<target>_onceflow_sequence`` has, of a target whose changes are ordered, the sequence of each key's newest change,
+  of deleted keys too. Nothing of it is removed by itself.
+* ``onceflow_marks`` and ``onceflow_identity``: marks of jobs, of names and of tables of sequences, and the lasting id
+  of these tables.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import uuid
@@ -30,6 +33,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Numeric,
+    SmallInteger,
     String,
     Table,
     Text,
@@ -41,6 +45,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.types import TypeEngine
 
 from onceflow.errors import RecoveryError, advised
+from onceflow.formats import changes
 
 VERSION = 1
 """Of the shape of these tables."""
@@ -48,13 +53,15 @@ VERSION = 1
 ID = "onceflow_attempt"
 HASH = "onceflow_hash"
 DELETE = "onceflow_delete"
-"""The columns of a staging table that its target does not have; the last one where rows may mean deletes."""
+SEQUENCE = tuple(f"onceflow_{name}" for name in changes.SEQUENCE.names)
+"""The columns of a staging table that its target does not have: ``DELETE`` where rows may mean deletes, ``SEQUENCE``
+where they are ordered."""
 
 OPEN, PREPARED, ABORTED = "open", "prepared", "aborted"
 
 _INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
 _NAME_LIMIT = 63
-_SUFFIX = "_onceflow_staged"
+_SUFFIX, _OF_SEQUENCES = "_onceflow_staged", "_onceflow_sequence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +192,23 @@ def _insert_identity(connection: Connection, mine: Tables) -> None:
 
 def staging_name(target: str) -> str:
     """What the staging table of a target is called; short enough for every database: PostgreSQL counts bytes."""
-    if len((target + _SUFFIX).encode()) <= _NAME_LIMIT:
-        return target + _SUFFIX
-    told = f"_{uuid.uuid5(uuid.NAMESPACE_OID, target).hex[:8]}{_SUFFIX}"
+    return _name(target, _SUFFIX)
+
+
+def sequence_name(target: str) -> str:
+    """What the table of a target's sequences is called, likewise."""
+    return _name(target, _OF_SEQUENCES)
+
+
+def sequence_mark(name: str) -> str:
+    """The mark that says that a table of sequences was made; who changes a target's sequences holds its row."""
+    return hashlib.sha256(f"sequence\0{name}".encode()).hexdigest()
+
+
+def _name(target: str, suffix: str) -> str:
+    if len((target + suffix).encode()) <= _NAME_LIMIT:
+        return target + suffix
+    told = f"_{uuid.uuid5(uuid.NAMESPACE_OID, target).hex[:8]}{suffix}"
     return target.encode()[: _NAME_LIMIT - len(told)].decode(errors="ignore") + told
 
 
@@ -212,5 +233,23 @@ def staging_table(name: str, schema: str | None, columns: Sequence[tuple[str, Ty
         Column(ID, String(32), nullable=False, index=True),
         *(Column(column, kind, nullable=True) for column, kind in columns),
         Column(HASH, BigInteger, nullable=False),
+        **_INNODB,
+    )
+
+
+def sequence_table(
+    name: str,
+    schema: str | None,
+    key: Sequence[tuple[str, TypeEngine[Any]]],
+    columns: Sequence[tuple[str, TypeEngine[Any]]],
+) -> Table:
+    """A table of sequences: a target's key, ``SEQUENCE``, the newest row's hash, and whether it means a delete."""
+    return Table(
+        name,
+        MetaData(schema=schema),
+        *(Column(each, kind, primary_key=True, autoincrement=False) for each, kind in key),
+        *(Column(each, kind, nullable=True) for each, kind in columns),
+        Column(HASH, BigInteger, nullable=False),
+        Column(DELETE, SmallInteger, nullable=True),
         **_INNODB,
     )

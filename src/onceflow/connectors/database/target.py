@@ -35,6 +35,7 @@ class Target:
         columns: The columns that are written.
         key: Of an upsert: the columns that a row is known by; empty for append.
         deletes: Rows may be marked: then they delete the row of their key.
+        sequence: The table of its keys' sequences, in the schema of onceflow's own tables, where rows are ordered.
     """
 
     schema: str | None
@@ -43,6 +44,7 @@ class Target:
     columns: tuple[str, ...]
     key: tuple[str, ...] = ()
     deletes: bool = False
+    sequence: str | None = None
 
     @property
     def name(self) -> str:
@@ -57,7 +59,7 @@ class Target:
     @property
     def held(self) -> tuple[str, ...]:
         """The columns of the staging table that a task is given."""
-        return (*self.columns, own.DELETE) if self.deletes else self.columns
+        return (*self.columns, *([own.DELETE] if self.deletes else []), *(own.SEQUENCE if self.sequence else ()))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -80,6 +82,7 @@ class Target:
             tuple(str(name) for name in value["columns"]),
             tuple(str(name) for name in value["key"]),
             bool(value.get("deletes")),
+            None if value.get("sequence") is None else str(value["sequence"]),
         )
 
 
