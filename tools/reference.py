@@ -50,7 +50,10 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
         "formats": (
             "Formats",
             "Between the bytes of a record and columns.",
-            ("Json", "Avro", "Csv", "Text", "Raw", "SchemaRegistry", "Format", "RecordReading", "PartOfRecord"),
+            (
+                *("Json", "Avro", "Csv", "Debezium", "Text", "Raw"),
+                *("SchemaRegistry", "Format", "RecordReading", "PartOfRecord"),
+            ),
         ),
         "contract": (
             "The contract of a sink",
@@ -99,7 +102,7 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
 )
 """Of each page: its title, its first sentence, and which names of ``onceflow`` are on it."""
 
-MADE_ONLY = frozenset({"Json", "Avro", "Csv", "Text", "Raw"})
+MADE_ONLY = frozenset({"Json", "Avro", "Csv", "Debezium", "Text", "Raw"})
 """Classes that a user makes and never calls: their methods are for sources and sinks."""
 
 COMMANDS, ERRORS, TESTING = "commands", "errors", "testing"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onceflow.formats.avro_format import Avro
     from onceflow.formats.contract import Format, PartOfRecord, RecordReading
     from onceflow.formats.csv_format import Csv
+    from onceflow.formats.debezium_format import Debezium
     from onceflow.formats.json_format import Json
     from onceflow.formats.registry import SchemaRegistry
     from onceflow.formats.text_format import Raw, Text
@@ -46,6 +47,7 @@ _MODULES = {
     "formats.avro_format": ("Avro",),
     "formats.contract": ("Format", "PartOfRecord", "RecordReading"),
     "formats.csv_format": ("Csv",),
+    "formats.debezium_format": ("Debezium",),
     "formats.json_format": ("Json",),
     "formats.registry": ("SchemaRegistry",),
     "formats.text_format": ("Raw", "Text"),
@@ -79,6 +81,7 @@ __all__ = [
     "Csv",
     "DatabaseSink",
     "DeadLetter",
+    "Debezium",
     "DeltaSink",
     "ExponentialDelay",
     "FailureRate",

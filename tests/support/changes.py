@@ -24,7 +24,7 @@ class Change:
     value: int | None
     not_before: int
     not_after: int
-    place: str = ""
+    stream: str = ""
     arrival: int = 0
     server: str | None = "one"
     generation: int = 0
@@ -73,11 +73,11 @@ class Ordering:
             "onceflow_server": [None if each.server is None else each.server.encode() for each in changes],
             "onceflow_not_before": [each.not_before for each in changes],
             "onceflow_not_after": [each.not_after for each in changes],
-            "onceflow_place": [each.place.encode() for each in changes],
+            "onceflow_stream": [each.stream.encode() for each in changes],
             "onceflow_arrival": [each.arrival for each in changes],
             "onceflow_hash": [hash(astuple(replace(each, generation=0))) for each in changes],
         }
-        kinds = {"onceflow_server": pa.binary(), "onceflow_place": pa.binary(), "amount": pa.int64()}
+        kinds = {"onceflow_server": pa.binary(), "onceflow_stream": pa.binary(), "amount": pa.int64()}
         arrays = {name: pa.array(values, kinds.get(name)) for name, values in columns.items()}
         return pa.RecordBatch.from_pydict(arrays)
 
@@ -180,10 +180,10 @@ UNORDERED = (
     ([Change.at("a", 1, 10)], [Change.at("a", 2, 10)], "several changes of one sequence that differ"),
     ([], [Change.at("a", 1, 10), Change.at("a", 2, 20, server="two")], "several servers"),
     ([Change.at("a", 1, 10)], [Change.at("a", 2, 20, server="two")], "several servers"),
-    ([Change.read("a", 1, 100, place="0")], [Change.at("a", 2, 20, place="1")], "several partitions"),
+    ([Change.read("a", 1, 100, stream="0")], [Change.at("a", 2, 20, stream="1")], "several partitions"),
     (
-        [Change.at("a", 1, 200, place="0", arrival=1)],
-        [Change.read("a", 2, 100, place="0", arrival=2)],
+        [Change.at("a", 1, 200, stream="0", arrival=1)],
+        [Change.read("a", 2, 100, stream="0", arrival=2)],
         "the source was put back",
     ),
 )

@@ -39,9 +39,14 @@ def free_port() -> int:
 
 
 class Postgres:
-    """A server in a folder of its own. PostgreSQL does not run as root: there it is nobody's."""
+    """A server in a folder of its own. PostgreSQL does not run as root: there it is nobody's.
 
-    def __init__(self) -> None:
+    Args:
+        settings: Of the server, such as ``wal_level``.
+    """
+
+    def __init__(self, **settings: str) -> None:
+        self._settings = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         self._folder = Path(tempfile.mkdtemp(prefix="onceflow-postgres-"))
         self._user = "nobody" if os.geteuid() == 0 else None
         if self._user:
@@ -65,7 +70,7 @@ class Postgres:
     def _answers(self) -> bool:
         if self._server is None or self._server.poll() is not None:
             self._server = subprocess.Popen(
-                [_BIN / "postgres", "-D", self._data, "-p", str(self.port), "-h", HOST, "-k", ""],
+                [_BIN / "postgres", "-D", self._data, "-p", str(self.port), "-h", HOST, "-k", "", *self._settings],
                 user=self._user,
                 cwd="/",
                 stdout=subprocess.DEVNULL,
@@ -107,9 +112,9 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Postgres]:
+def running(**settings: str) -> Iterator[Postgres]:
     """A server for some tests."""
-    server = Postgres()
+    server = Postgres(**settings)
     try:
         server.start()
         yield server

@@ -63,6 +63,7 @@ _KAFKA_COMMON = (
 )
 _SCHEMAS = "It and the schema registry come later"
 _CHANGES = "Spark reads records, and no changes of earlier ones"
+_DEBEZIUM = "In Python there are Debezium(Json(…)), and DatabaseSink(sequence_by=…) for the copy"
 FORMATS: Mapping[str, str] = {
     "json": "",
     "csv": "",
@@ -72,8 +73,8 @@ FORMATS: Mapping[str, str] = {
     "protobuf": _SCHEMAS,
     "parquet": "it is a file's format",
     "orc": "it is a file's format",
-    "debezium-json": _CHANGES,
-    "debezium-avro-confluent": _CHANGES,
+    "debezium-json": _DEBEZIUM,
+    "debezium-avro-confluent": _DEBEZIUM,
     "canal-json": _CHANGES,
     "maxwell-json": _CHANGES,
     "ogg-json": _CHANGES,

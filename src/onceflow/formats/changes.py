@@ -16,7 +16,7 @@ SEQUENCE = StructType(
         StructField("server", StringType()),  # whose positions these are; null is not known
         StructField("not_before", LongType()),
         StructField("not_after", LongType()),
-        StructField("place", StringType()),  # of one place, what arrived later is the newer
+        StructField("stream", StringType()),  # of one stream, what arrived later is the newer
         StructField("arrival", LongType()),
     ]
 )

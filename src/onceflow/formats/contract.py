@@ -70,6 +70,20 @@ class RecordReading(ABC):
     def fields(self) -> StructType | None:
         """The fields of a record, or None where the whole of it is one column."""
 
+    def nothing(self, column: Column) -> Column | None:  # noqa: ARG002 - most formats have none
+        """True where a record says nothing: it gives no row, and is not malformed; never null. None for never."""
+        return None
+
+    def placed(self, parsed: Column, stream: Column, arrival: Column) -> list[Column]:  # noqa: ARG002 - few need it
+        """Fields behind those of ``columns``, where it matters how a record came.
+
+        Args:
+            parsed: As of ``columns``.
+            stream: A text: through what it came in an order.
+            arrival: A whole number: of one stream, a greater one came later.
+        """
+        return []
+
     def unknown(self, column: Column) -> Column | None:  # noqa: ARG002 - most formats know all that they need
         """A text that says what must be learned before these bytes can be read, null where nothing; None for never.
 

@@ -154,6 +154,15 @@ def registry_home(progress: Progress | None = None) -> Path:
     return home
 
 
+def debezium_jars() -> list[Path]:
+    """The class path of Kafka Connect with Debezium's connector for PostgreSQL, for tests.
+
+    Raises:
+        SetupError: As of ``broker_jars``.
+    """
+    return [*_pinned("debezium", None), *broker_jars()]
+
+
 def hdfs_jars() -> list[Path]:
     """The class path of a small HDFS, of the version of PySpark's Hadoop client, and beside PySpark's own jars.
 

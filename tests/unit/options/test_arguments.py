@@ -28,6 +28,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Avro": (of.Avro, {"schema": '"string"'}),
     "Checkpointing": (of.Checkpointing, {"location": "checkpoint"}),
     "Csv": (of.Csv, {}),
+    "Debezium": (of.Debezium, {"row": of.Json("id bigint")}),
     "DatabaseSink": (of.DatabaseSink, {"url": "sqlite:////folder/file.db", "table": "t"}),
     "ExponentialDelay": (of.ExponentialDelay, {}),
     "FailureRate": (of.FailureRate, {}),
@@ -115,7 +116,17 @@ def test_every_method_that_takes_arguments_is_looked_at():
     """Of the classes above, as far as a user calls them: what the contract names is called by onceflow."""
     contract = {name for kind in (of_sinks.Sink, of.KafkaSource.__mro__[1], of.Format) for name in vars(kind)}
     contract |= set(vars(of.RecordReading))
-    for kind in (of.Job, of.DatabaseSink, of.KafkaSink, of.KafkaSource, of.NewTopic, of.Json, of.Avro, of.Csv):
+    for kind in (
+        of.Job,
+        of.DatabaseSink,
+        of.KafkaSink,
+        of.KafkaSource,
+        of.NewTopic,
+        of.Json,
+        of.Avro,
+        of.Csv,
+        of.Debezium,
+    ):
         methods = {name for name, one in vars(kind).items() if inspect.isfunction(one) and not name.startswith("_")}
         taking = {name for name in methods - contract if len(inspect.signature(getattr(kind, name)).parameters) > 1}
         assert {f"{kind.__name__}.{name}" for name in taking - {"reads"}} <= set(CALLS)

@@ -20,7 +20,7 @@ from sqlalchemy.types import NullType, TypeEngine
 from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
 from onceflow.connectors.database import marks, rights
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.columns import SEQUENCE_TYPES
+from onceflow.connectors.database.columns import SEQUENCE_TYPES, written
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.introspection import column_types, required_columns
 from onceflow.connectors.database.limits import Limit, limits
@@ -105,7 +105,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         with self._translating("look at the target"):
             found = self._found()
             if found:
-                fields = self._sink.written(fields)
+                fields = written(fields, self._sink.delete_when, self._sink.sequence_by)
                 self._compare(fields, found)
                 target = self._target_of(fields.names, self._staged_for(fields.names))
                 self._try_rights(target, found)
@@ -152,7 +152,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         Raises:
             ConfigurationError: A column is missing or would lose something, or an upsert has no unique constraint.
         """
-        fields = self._sink.written(fields)
+        fields = written(fields, self._sink.delete_when, self._sink.sequence_by)
         with self._translating("look at the target"):
             found = self._found()
             staged = self._staged_for(fields.names)

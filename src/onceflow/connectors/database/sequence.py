@@ -8,7 +8,7 @@ transaction that changes the row. Two changes are ordered
 * by their generation;
 * else, where both are of one server, by their positions: each lies between two, and the one whose first is behind the
   other's last is the newer;
-* else, where both came from one place, by their arrival there.
+* else, where both came through one stream, by their arrival in it.
 
 What is ordered by none of these is refused, and so is what arrived behind a change that its positions lie before,
 unless it is known exactly where it lies: of such ones a log sends some again.
@@ -23,6 +23,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
+    Select,
     Subquery,
     TableClause,
     and_,
@@ -38,11 +39,32 @@ from sqlalchemy import (
 )
 
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.target import Target, TargetError
+from onceflow.connectors.database.target import Target, UnorderedError
 from onceflow.connectors.database.urls import database_of
 
-GENERATION, SERVER, NOT_BEFORE, NOT_AFTER, PLACE, ARRIVAL = own.SEQUENCE
+GENERATION, SERVER, NOT_BEFORE, NOT_AFTER, STREAM, ARRIVAL = own.SEQUENCE
 _RANK = "onceflow_rank"
+
+_TELL = "and tell the servers in their order: Debezium(…, servers=(…))"
+_FRESH = f"begin the connector with a topic.prefix of its own, whose snapshot reads the table anew, {_TELL}"
+_NO_SEQUENCE = ("{} rows have no sequence: it is null", "filter such rows in the stream function, or give them one")
+_TIES = (
+    "{} keys have several changes of one sequence that differ",
+    "let sequence_by name a column that is another one for each change of a key",
+)
+_SERVERS = (
+    "{} keys have changes of several servers, whose positions do not compare",
+    f"see whether both are meant {_TELL}",
+)
+_STREAMS = (
+    "{} keys have changes from several partitions, whose positions do not tell which is the newer",
+    f"leave the topic's number of partitions as it was; or {_FRESH}",
+)
+_PUT_BACK = (
+    "{} keys were read by a snapshot that came behind changes and lies before them: the source was put back",
+    _FRESH,
+)
+"""What is refused, with the number of keys or rows; and what to do."""
 
 
 def hold(connection: Connection, schema: str | None, target: Target) -> None:
@@ -68,7 +90,7 @@ def newest(held: FromClause, schema: str | None, target: Target, attempts: Seque
     kept = _sequences(schema, target)
     newer_staged = exists().where(_same_key(row, other, target), _newer(other, row))
     not_newer = exists().where(_same_key(row, kept, target), not_(_newer(row, kept)))
-    columns = {name: row.c[name] for name in (own.ID, own.HASH, *target.held)}
+    columns: dict[str, ColumnElement[Any]] = {name: row.c[name] for name in (own.ID, own.HASH, *target.held)}
     columns |= _closer(row, [_exact(held, target, attempts), kept], target)
     named = (each.label(name) for name, each in columns.items())
     return select(*named).where(not_(newer_staged), not_(not_newer)).subquery("newest")
@@ -79,7 +101,8 @@ def _closer(row: Subquery, others: Sequence[FromClause], target: Target) -> dict
 
     Without this a change that is sent again would win against a snapshot's read that came behind it.
     """
-    server, first = row.c[SERVER], row.c[NOT_BEFORE]
+    server: ColumnElement[Any] = row.c[SERVER]
+    first: ColumnElement[Any] = row.c[NOT_BEFORE]
     for other in others:
         alike = and_(_same_key(row, other, target), other.c[GENERATION] == row.c[GENERATION])
         behind = case((other.c[NOT_BEFORE] == other.c[NOT_AFTER], other.c[NOT_BEFORE] + 1), else_=other.c[NOT_BEFORE])
@@ -103,61 +126,36 @@ def require_order(
         attempts: Whose rows.
 
     Raises:
-        TargetError: There are some.
+        UnorderedError: There are some.
     """
     mine, key = held.c[own.ID].in_(attempts), [held.c[name] for name in target.key]
-    unknown = or_(*(held.c[name].is_(None) for name in (GENERATION, NOT_BEFORE, NOT_AFTER, PLACE, ARRIVAL)))
-    _refuse(connection, select(literal(1)).where(mine, unknown), "{} rows have no sequence: it is null")
-    of_servers = select(literal(1)).where(mine, held.c[SERVER].is_not(None))
-    servers = of_servers.group_by(*key, held.c[GENERATION]).having(func.count(held.c[SERVER].distinct()) > 1)
-    _refuse(connection, servers, "{} keys have changes of several servers, whose positions do not compare")
-    ties = (
-        select(literal(1))
-        .where(mine)
-        .group_by(*key, *(held.c[name] for name in own.SEQUENCE))
-        .having(func.min(held.c[own.HASH]) != func.max(held.c[own.HASH]))
-    )
-    _refuse(connection, ties, "{} keys have several changes of one sequence that differ")
+    staged = select(literal(1)).where(mine)
+    unknown = or_(*(held.c[name].is_(None) for name in (GENERATION, NOT_BEFORE, NOT_AFTER, STREAM, ARRIVAL)))
+    _refuse(connection, staged.where(unknown), _NO_SEQUENCE)
+    several = func.count(held.c[SERVER].distinct()) > 1
+    _refuse(connection, staged.group_by(*key, held.c[GENERATION]).having(several), _SERVERS)
+    differ = func.min(held.c[own.HASH]) != func.max(held.c[own.HASH])
+    _refuse(connection, staged.group_by(*key, *(held.c[name] for name in own.SEQUENCE)).having(differ), _TIES)
     row, other = _candidates(held, target, attempts, "row"), _candidates(held, target, attempts, "other")
-    for beside in (other, _sequences(schema, target)):
+    kept = _sequences(schema, target)
+    beside_kept = select(literal(1)).select_from(row.join(kept, _same_key(row, kept, target)))
+    one = row.c[GENERATION] == kept.c[GENERATION]
+    same = and_(*(row.c[name] == kept.c[name] for name in own.SEQUENCE))
+    _refuse(connection, beside_kept.where(one, row.c[SERVER] != kept.c[SERVER]), _SERVERS)
+    _refuse(connection, beside_kept.where(same, row.c[own.HASH] != kept.c[own.HASH]), _TIES)
+    for beside in (other, kept):
         pairs = select(literal(1)).select_from(row.join(beside, _same_key(row, beside, target)))
-        both = "" if beside is other else ", and the table's own is one of them"
-        one = row.c[GENERATION] == beside.c[GENERATION]
-        if beside is not other:
-            strange = and_(one, row.c[SERVER] != beside.c[SERVER])
-            _refuse(connection, pairs.where(strange), f"{{}} keys have changes of several servers{both}")
-            same = and_(*(row.c[name] == beside.c[name] for name in own.SEQUENCE if name != SERVER))
-            differ = and_(same, row.c[own.HASH] != beside.c[own.HASH])
-            _refuse(
-                connection, pairs.where(differ), f"{{}} keys have several changes of one sequence that differ{both}"
-            )
-        apart = and_(one, _overlap(row, beside), row.c[PLACE] != beside.c[PLACE])
-        _refuse(
-            connection,
-            pairs.where(apart),
-            "{} keys have changes from several partitions, whose positions do not tell which is the newer" + both,
-        )
-        behind = and_(
-            one,
-            row.c[NOT_BEFORE] < row.c[NOT_AFTER],
-            row.c[SERVER] == beside.c[SERVER],
-            row.c[PLACE] == beside.c[PLACE],
-            row.c[ARRIVAL] > beside.c[ARRIVAL],
-            row.c[NOT_AFTER] < beside.c[NOT_BEFORE],
-        )
-        _refuse(
-            connection,
-            pairs.where(behind),
-            "{} keys were read by a snapshot that came behind changes and lies before them: the source was put back"
-            + both,
-        )
+        pairs = pairs.where(row.c[GENERATION] == beside.c[GENERATION])
+        _refuse(connection, pairs.where(_overlap(row, beside), row.c[STREAM] != beside.c[STREAM]), _STREAMS)
+        came_behind = and_(row.c[STREAM] == beside.c[STREAM], row.c[ARRIVAL] > beside.c[ARRIVAL])
+        lies_before = and_(row.c[SERVER] == beside.c[SERVER], row.c[NOT_AFTER] < beside.c[NOT_BEFORE])
+        _refuse(connection, pairs.where(row.c[NOT_BEFORE] < row.c[NOT_AFTER], came_behind, lies_before), _PUT_BACK)
 
 
-def _refuse(connection: Connection, query: object, said: str) -> None:
-    counted = select(func.count()).select_from(query.subquery())  # type: ignore[attr-defined]  # any Select
-    rows = int(connection.execute(counted).scalar_one())
-    if rows:
-        raise TargetError(said.format(rows))
+def _refuse(connection: Connection, rows: Select[Any], said: tuple[str, str]) -> None:
+    count = int(connection.execute(select(func.count()).select_from(rows.subquery())).scalar_one())
+    if count:
+        raise UnorderedError(said[0].format(count), said[1])
 
 
 def keep(

@@ -166,7 +166,7 @@ class DatabaseSink(Sink):
             self._require_marker(fields, self.delete_when)
         if self.sequence_by is not None:
             self._require_order(fields, self.sequence_by)
-        rows = sent(self.written(fields).fields, self._database)
+        rows = sent(written(fields, self.delete_when, self.sequence_by).fields, self._database)
         if self.delete_when is not None:
             rows.append(marker(self.delete_when).alias("onceflow_delete"))
         if self.sequence_by is not None:
@@ -176,12 +176,8 @@ class DatabaseSink(Sink):
     def dead_letter_columns(self, fields: StructType) -> list[Column]:
         """Each column, in a form that the database takes whatever a record has."""
         own = self.columns(fields)  # which refuses what cannot be
-        letters = sent_of_dead_letters(self.written(fields).fields, self._database)
+        letters = sent_of_dead_letters(written(fields, self.delete_when, self.sequence_by).fields, self._database)
         return letters + own[len(letters) :]
-
-    def written(self, fields: StructType) -> StructType:
-        """Those of an output's columns that are the table's."""
-        return written(fields, self.delete_when, self.sequence_by)
 
     def _require_order(self, fields: StructType, name: str) -> None:
         if name not in fields.names or not orders(fields[name].dataType):

@@ -24,6 +24,18 @@ class AlteredError(TargetError):
     """The target is not what the start has looked at. The next start looks again."""
 
 
+class UnorderedError(TargetError):
+    """Nothing says which of a key's rows is the newest.
+
+    Attributes:
+        action: What to do.
+    """
+
+    def __init__(self, what: str, action: str) -> None:
+        super().__init__(what)
+        self.action = action
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where staged rows go.
@@ -63,7 +75,8 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "columns": list(self.columns), "key": list(self.key)}
+        told = {**asdict(self), "columns": list(self.columns), "key": list(self.key)}
+        return told if self.sequence is not None else {k: v for k, v in told.items() if k != "sequence"}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Target:
@@ -100,6 +113,14 @@ def objection(error: TargetError, sink: str, epoch: int) -> EpochFailedError:
             harmless="always: nothing of the epoch is visible, and it is run again",
             cause="the table was altered since the start has looked at it",
             action="start the job again: it looks at the table as it is now, and says what does not fit",
+            epoch=epoch,
+        )
+    if isinstance(error, UnorderedError):
+        return RowRefusedError(
+            f"sink {sink}: epoch {epoch} was not decided: {error}",
+            harmless="for the data: nothing of the epoch is visible; but each start meets it again",
+            cause="the sequence (sequence_by) of these rows does not say which is the newest, and a guess may lose one",
+            action=f"{error.action}; then start the job again",
             epoch=epoch,
         )
     return RowRefusedError(

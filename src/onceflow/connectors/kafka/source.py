@@ -95,10 +95,11 @@ _loaded: WeakKeyDictionary[SparkContext, dict[str, KafkaSource]] = WeakKeyDictio
 class KafkaSource(Source):
     """Kafka topics as a streaming DataFrame.
 
-    Columns: the fields of ``value`` for Json, else one column ``value`` (Text: string, Raw: binary); then ``key``
-    if it is asked for; then the metadata, in the order given: ``headers`` array<struct<key: string, value:
-    binary>> (null where there are none), ``topic`` string, ``partition`` int, ``offset`` bigint, ``timestamp``
-    timestamp (exact from 1900 on: Spark's connector moves earlier ones between calendars, by days before 1582).
+    Columns: the fields of ``value`` for Json, Avro, Csv and Debezium, else one column ``value`` (Text: string, Raw:
+    binary); then ``key`` if it is asked for; then the metadata, in the order given: ``headers``
+    array<struct<key: string, value: binary>> (null where there are none), ``topic`` string, ``partition`` int,
+    ``offset`` bigint, ``timestamp`` timestamp (exact from 1900 on: Spark's connector moves earlier ones between
+    calendars, by days before 1582).
 
     Partitions that are added to a topic later are found by Spark, and read from their first record. Lost records
     (deleted by retention before they were read) always stop the query.
@@ -107,7 +108,7 @@ class KafkaSource(Source):
         cluster: Where.
         topics: A name, several names, or a compiled pattern, which Java's regex engine matches against whole
             names; topics that match later are found, too.
-        value: How to read values: Json(schema), Avro(…), Text() or Raw().
+        value: How to read values: Json(schema), Avro(…), Csv(schema), Debezium(…), Text() or Raw().
         key: How to read keys, likewise; None: no column ``key``.
         metadata: Further columns, any of key (as bytes, unless ``key`` says otherwise), headers, topic, partition,
             offset, timestamp.
@@ -356,6 +357,10 @@ class KafkaSource(Source):
                 failure = F.raise_error(F.concat(F.lit(_UNKNOWN), F.to_json(told))).cast("boolean")
                 seen = F.spark_partition_id() == F.col(barrier)
                 frame = frame.where(F.when(unknown.isNotNull(), failure).otherwise(seen))
+        for name, form, _ in read:
+            nothing = form.nothing(frame[name])
+            if nothing is not None:
+                frame = frame.where(F.when(nothing, F.lit(False)).otherwise(F.spark_partition_id() == F.col(barrier)))
         checks = [
             (name, form, parsed, check)
             for name, form, parsed in read
@@ -388,7 +393,8 @@ class KafkaSource(Source):
                 cause=f"on_malformed={self.dead_letter!r}, value={self.value}, key={self.key}",
                 action="leave on_malformed away, or say what is to be read: Json(schema) or Text()",
             )
-        columns = value.columns(F.col(parsed_value))
+        of_value, partition = F.col(parsed_value), F.concat_ws("/", "topic", "partition")
+        columns = [*value.columns(of_value), *value.placed(of_value, partition, F.col("offset"))]
         if value.fields() is None:
             columns = [columns[0].alias("value")]
         if key is not None:

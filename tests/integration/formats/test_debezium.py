@@ -1,0 +1,344 @@
+"""Debezium's changes: recorded ones of each kind on Spark, and real ones of a real PostgreSQL into real databases."""
+
+import json
+import random
+from contextlib import closing
+
+import psycopg
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
+
+import onceflow as of
+from onceflow.errors import ConfigurationError
+from onceflow.formats.contract import PartOfRecord
+from tests.support.debezium import Connector
+from tests.support.harness import read_topic, wait_until
+from tests.support.postgres import running
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+POSTGRES = {"connector": "postgresql", "name": "bank", "db": "b", "snapshot": "false", "lsn": 300}
+MYSQL = {"connector": "mysql", "name": "shop", "server_id": 7, "file": "binlog.000003", "pos": 42, "snapshot": "false"}
+ROW = {"id": 1, "owner": "ann"}
+
+
+def change(op="c", before=None, after=ROW, source=POSTGRES, **more):
+    return {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1} | more
+
+
+def read(spark, form, *records):
+    """Each record's reason or None, and its row."""
+    reading = form.reading(PartOfRecord(("t",), "value"))
+    bytes_of = (
+        None if each is None else (each if isinstance(each, str) else json.dumps(each)).encode() for each in records
+    )
+    frame = spark.createDataFrame([(n, each) for n, each in enumerate(bytes_of)], "offset bigint, value binary")
+    frame = frame.select("offset", "value", reading.parsed(F.col("value")).alias("it"))
+    told = frame.select(
+        "offset",
+        reading.nothing(F.col("value")).alias("nothing"),
+        F.when(
+            reading.malformed(F.col("value"), F.col("it"), None), reading.reason(F.col("value"), F.col("it"), None)
+        ).alias("reason"),
+        *reading.columns(F.col("it")),
+        *reading.placed(F.col("it"), F.lit("t/0"), F.col("offset")),
+    )
+    return told.orderBy("offset").collect()
+
+
+FORM = of.Debezium(of.Json("id bigint, owner string"))
+
+
+def test_changes_of_each_kind(spark):
+    """A read, an insert, an update, a delete, with their positions; with a schema beside them, too."""
+    first, last = -(1 << 63), (1 << 63) - 1
+    rows = read(
+        spark,
+        FORM,
+        change("r", source=POSTGRES | {"snapshot": "first"}),
+        change("r", source={**POSTGRES, "snapshot": "incremental", "lsn": None}),
+        change("c"),
+        change("u", before={"id": 1, "owner": None}),
+        change("d", before={"id": 1, "owner": None}, after=None),
+        {"schema": {"type": "struct"}, "payload": change("u")},
+        change("u", source=MYSQL),
+        change("r", source=MYSQL | {"server_id": 0, "snapshot": "true"}),
+    )
+    assert [row.reason for row in rows] == [None] * 8
+    assert [(row.id, row.owner, row.debezium_deleted) for row in rows] == [
+        *((1, "ann", False) for _ in range(4)),
+        (1, None, True),
+        *((1, "ann", False) for _ in range(3)),
+    ]
+    binlog = (3 << 32) + 42
+    assert [tuple(row.debezium_sequence) for row in rows] == [
+        (0, "bank", first, 299, "t/0", 0),
+        (0, "bank", first, last, "t/0", 1),
+        *((0, "bank", 300, 300, "t/0", n) for n in range(2, 6)),
+        (0, "shop/7", binlog, binlog, "t/0", 6),
+        (0, None, first, last, "t/0", 7),
+    ]
+
+
+def test_a_tombstone_is_no_row(spark):
+    """And nothing else is none."""
+    rows = read(spark, FORM, None, change())
+    assert [row.nothing for row in rows] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ("{", "no JSON object"),
+        ("[]", "no JSON object"),
+        ({"id": 1, "owner": "ann"}, "it has no op"),
+        ({"ddl": "create table a (b int)", "databaseName": "shop", "position": {}}, "the schema's history"),
+        ({"status": "BEGIN", "id": "571:1", "event_count": None}, "transactions' metadata"),
+        (change("t", after=None), "a truncate"),
+        (change("m", after=None), "a message"),
+        (change("x"), "its op is none"),
+        (change("u", after=None), "it has no after"),
+        (change("d", after=None), "REPLICA IDENTITY is NOTHING"),
+        (change(source=POSTGRES | {"connector": "oracle"}), "no order is known"),
+        (change(source={}), "no order is known"),
+        (change(source=POSTGRES | {"lsn": None}), "no position"),
+        (change(source=MYSQL | {"file": "binlog"}), "no position"),
+        (change(source=MYSQL | {"file": "binlog.99999999999"}), "no position"),
+        (change(after={"id": "one"}), "its row: field id is no bigint"),
+        (change(after={"id": 1.5}), "its row: field id is no bigint"),
+        (change("u", after={"id": 1, "owner": "__debezium_unavailable_value"}), "set REPLICA IDENTITY FULL"),
+    ],
+)
+def test_what_is_malformed(spark, record, said):
+    """Each by words of its own, and nothing of the record."""
+    (row,) = read(spark, FORM, record)
+    assert said in row.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "sign"),
+    [
+        ("string", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="),
+        ("binary", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="),
+        ("string", b"__debezium_unavailable_value".hex()),
+        ("array<string>", ["__debezium_unavailable_value"]),
+        ("array<int>", list(b"__debezium_unavailable_value")),
+    ],
+)
+def test_a_value_that_debezium_has_left_out(spark, kind, sign):
+    """Whatever the column's type: it would stand in the table in place of the value."""
+    form = of.Debezium(of.Json(f"id bigint, v {kind}"))
+    row, fine = read(spark, form, change("u", after={"id": 1, "v": sign}), change("u", after={"id": 1, "v": None}))
+    assert "REPLICA IDENTITY FULL" in row.reason
+    assert fine.reason is None
+
+
+def test_servers_in_their_order(spark):
+    """A later one is a later generation; one that is not named is malformed; a snapshot of MySQL is told by name."""
+    form = of.Debezium(of.Json("id bigint"), servers=("bank", "bank2", "shop/7"))
+    rows = read(
+        spark,
+        form,
+        change(),
+        change(source=POSTGRES | {"name": "bank2"}),
+        change(source=POSTGRES | {"name": "bank3"}),
+        change(source=MYSQL),
+        change(source=MYSQL | {"server_id": 8}),
+        change("r", source=MYSQL | {"server_id": 0}),
+    )
+    told = [row.reason or row.debezium_sequence.generation for row in rows]
+    strange = "it is of a server that servers does not name"
+    assert told == [0, 1, strange, 2, strange, 2]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: of.Debezium(of.Text()), "row"),
+        (lambda: of.Debezium(of.Json("id bigint"), servers=("a", "a")), "each once"),
+        (lambda: of.Debezium(of.Json("id bigint"), servers="ab"), "servers"),
+        (lambda: FORM.encode([], PartOfRecord(("t",), "value")), "for reading only"),
+        (lambda: FORM.reading(PartOfRecord(("t",), "key")), "not of keys"),
+    ],
+)
+def test_arguments_that_cannot_work(made, said):
+    """Each by a sentence."""
+    with pytest.raises(ConfigurationError, match=said):
+        made()
+
+
+# -- a real source --------------------------------------------------------------------------------
+
+
+TABLE = "id bigint primary key, owner text, balance numeric(18,2), at timestamp(6), day date, tags text[], big text"
+ROWS = of.Json("id bigint, owner string, balance decimal(18,2), at bigint, day int, tags array<string>, big string")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running(wal_level="logical") as one:
+        yield one
+
+
+@pytest.fixture
+def table(server):
+    server.execute(
+        "drop schema if exists copy cascade",
+        "drop table if exists account",
+        "create schema copy",
+        f"create table account ({TABLE})",
+        "alter table account replica identity full",
+        f"create table copy.account ({TABLE.replace('text[]', 'text')})",
+    )
+    return server
+
+
+def rows_of(frame):
+    return frame.withColumn("at", F.timestamp_micros("at").cast("timestamp_ntz")).withColumn(
+        "day", F.date_from_unix_date("day")
+    )
+
+
+def copied(spark, cluster, connector, server, where, servers=()):
+    """A run of the job until it has read what is there; its rows."""
+    value = of.Debezium(ROWS, servers=servers)
+    source = of.KafkaSource(
+        cluster, connector if isinstance(connector, str) else connector.topic("public.account"), value=value
+    )
+    sink = of.DatabaseSink(
+        server.url(),
+        "copy.account",
+        key="id",
+        delete_when="debezium_deleted",
+        sequence_by="debezium_sequence",
+        schema="copy",
+    )
+    query = of.start(
+        rows_of(source.load(spark)),
+        sinks=[sink],
+        name="copy",
+        checkpointing=of.Checkpointing(where / "checkpoint"),
+        until="caught-up",
+    )
+    assert query.awaitTermination(240)
+    return server.execute("select * from copy.account order by id")
+
+
+def original(server):
+    """The source's rows, as the copy has them."""
+    rows = server.execute("select * from account order by id")
+    return [
+        (*row[:5], None if row[5] is None else json.dumps(row[5], separators=(",", ":"), ensure_ascii=False), row[6])
+        for row in rows
+    ]
+
+
+def sent(server, connector):
+    """Wait until the connector has sent all that is committed now."""
+    (position,) = server.execute("select pg_current_wal_lsn()")[0]
+    server.execute("insert into account values (1000000, 'end', null, null, null, null, null)")
+    server.execute("delete from account where id = 1000000")
+    query = "select confirmed_flush_lsn >= %(lsn)s from pg_replication_slots where slot_name = %(slot)s"
+    wait_until(
+        lambda: server.execute(query, lsn=position, slot=connector.slot) == [(True,)], what=f"{position} to be sent"
+    )
+
+
+def disturbed(server, chance, changes):
+    """Three sessions that change rows, each in transactions of several statements, by this seed."""
+    with closing(psycopg.connect(server.url())) as a, closing(psycopg.connect(server.url())) as b:
+        held = {a: set(), b: set()}
+        for n in range(changes):
+            session = chance.choice((a, b))
+            other = b if session is a else a
+            key, what = chance.randrange(12), chance.random()
+            if key in held[other]:
+                continue
+            held[session].add(key)
+            if what < 0.25:
+                session.execute("delete from account where id = %s", [key])
+            elif what < 0.4:
+                free = chance.randrange(100, 200)
+                if free not in held[other]:
+                    held[session].add(free)
+                    session.execute("delete from account where id = %s", [free])
+                    session.execute("update account set id = %s where id = %s", [free, key])
+            else:
+                session.execute(
+                    "insert into account values (%s, %s, %s, '2026-01-01 10:00:00.123456', '2026-03-01', %s, %s) "
+                    "on conflict (id) do update set owner = excluded.owner, balance = excluded.balance",
+                    [key, f"o{n}", n, ["a", None, "ü"], "b" * chance.choice((1, 100_000))],
+                )
+            if chance.random() < 0.3:
+                session.commit()
+                held[session].clear()
+        a.commit()
+        b.commit()
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.faults) for n in range(2, 6))])
+def test_a_table_is_copied(spark, cluster, table, tmp_path, seed):
+    """Snapshot, changes of two sessions in each other, new keys, large values, a connector that is killed: the same."""
+    chance = random.Random(seed)
+    disturbed(table, chance, 40)
+    with (
+        closing(psycopg.connect(table.url())) as late,
+        Connector(tmp_path / "connect", cluster.bootstrap_servers, table, ["public.account"]) as connector,
+    ):
+        late.execute("insert into account (id, owner) values (500, 'early')")
+        for _ in range(3):
+            disturbed(table, chance, 40)
+            sent(table, connector)
+            copied(spark, cluster, connector, table, tmp_path)
+            connector.kill()
+            disturbed(table, chance, 20)
+            connector.start()
+        late.commit()
+        sent(table, connector)
+        wait_until(
+            lambda: copied(spark, cluster, connector, table, tmp_path) == original(table), seconds=120, what="the copy"
+        )
+
+
+def test_a_large_value_that_is_not_sent(spark, cluster, table, tmp_path):
+    """Without a full identity the job stops by the record's place, and the table keeps the value."""
+    table.execute("alter table account replica identity default")
+    with Connector(tmp_path / "connect", cluster.bootstrap_servers, table, ["public.account"]) as connector:
+        table.execute("alter table account alter big set storage external")
+        table.execute("insert into account (id, owner, big) values (1, 'ann', repeat('b', 100000))")
+        table.execute("update account set owner = 'bob' where id = 1")
+        sent(table, connector)
+        topic = connector.topic("public.account")
+        wait_until(lambda: len(read_topic(cluster, topic)) >= 2, what="two changes")
+        with pytest.raises(StreamingQueryException, match="REPLICA IDENTITY FULL"):
+            copied(spark, cluster, connector, table, tmp_path)
+
+
+def test_a_source_that_was_put_back(spark, cluster, table, produce, new_topic, tmp_path):
+    """Behind a snapshot whose log lies before what was copied the job stops; told of the servers, it goes on."""
+    topic = new_topic()
+    told = {**POSTGRES, "lsn": 1000}
+    produce(topic, [json.dumps(change(source=told)), json.dumps(change(source=told, after={"id": 2, "owner": "bob"}))])
+    assert [row[:2] for row in copied(spark, cluster, topic, table, tmp_path)] == [(1, "ann"), (2, "bob")]
+    again = [
+        json.dumps(change("r", after={"id": 1, "owner": "old"}, source={**POSTGRES, "lsn": 500, "snapshot": "last"}))
+    ]
+    produce(topic, again)
+    with pytest.raises(StreamingQueryException, match="the source was put back"):
+        copied(spark, cluster, topic, table, tmp_path)
+    assert [row[:2] for row in table.execute("select * from copy.account order by id")] == [(1, "ann"), (2, "bob")]
+
+
+def test_another_server(spark, cluster, table, produce, new_topic, tmp_path):
+    """Its positions do not compare: refused, until the servers are told in their order."""
+    topic = new_topic()
+    produce(topic, [json.dumps(change(source={**POSTGRES, "lsn": 1000}))])
+    copied(spark, cluster, topic, table, tmp_path)
+    produce(
+        topic, [json.dumps(change(after={"id": 1, "owner": "new"}, source={**POSTGRES, "lsn": 5, "name": "bank2"}))]
+    )
+    with pytest.raises(StreamingQueryException, match="several servers"):
+        copied(spark, cluster, topic, table, tmp_path)
+    rows = copied(spark, cluster, topic, table, tmp_path, servers=("bank", "bank2"))
+    assert [row[:2] for row in rows] == [(1, "new")]

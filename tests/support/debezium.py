@@ -1,0 +1,127 @@
+"""Real Debezium: its connector for PostgreSQL in Kafka Connect, which can be killed and goes on.
+
+Must not know: what is tested.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import psycopg
+
+from onceflow.local.jars import debezium_jars, java_executable
+from tests.support.harness import wait_until
+from tests.support.postgres import HOST, PASSWORD, Postgres, free_port
+
+_WORKER = "org.apache.kafka.connect.cli.ConnectStandalone"
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+class Connector:
+    """One worker with one connector, which keeps its offsets in a file.
+
+    Args:
+        folder: For that, and its log.
+        kafka: The broker's addresses.
+        server: What it reads. It runs with ``wal_level=logical``.
+        tables: With their schemas.
+        prefix: Its topics' names begin so; a fresh one by default.
+        settings: More of the connector.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kafka: str,
+        server: Postgres,
+        tables: Sequence[str],
+        prefix: str | None = None,
+        **settings: str,
+    ) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.prefix = prefix or f"cdc-{uuid.uuid4().hex[:8]}"
+        self.slot = self.prefix.replace("-", "_")
+        self._server = server
+        self._process: subprocess.Popen[bytes] | None = None
+        worker = {
+            "bootstrap.servers": kafka,
+            "key.converter": _JSON,
+            "value.converter": _JSON,
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "offset.storage.file.filename": str(folder / "offsets"),
+            "offset.flush.interval.ms": "300",
+            "listeners": f"http://{HOST}:{free_port()}",
+        }
+        connector = {
+            "name": self.prefix,
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "database.hostname": HOST,
+            "database.port": str(server.port),
+            "database.user": "postgres",
+            "database.password": PASSWORD,
+            "database.dbname": "postgres",
+            "plugin.name": "pgoutput",
+            "publication.name": self.slot,
+            "publication.autocreate.mode": "filtered",
+            "slot.name": self.slot,
+            "topic.prefix": self.prefix,
+            "table.include.list": ",".join(tables),
+            "decimal.handling.mode": "string",
+            "poll.interval.ms": "50",
+            "topic.creation.default.partitions": "2",
+            "topic.creation.default.replication.factor": "1",
+        }
+        connector |= {name.replace("_", "."): value for name, value in settings.items()}
+        for name, given in (("worker", worker), ("connector", connector)):
+            (folder / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+
+    def topic(self, table: str) -> str:
+        """Where a table's changes are."""
+        return f"{self.prefix}.{table}"
+
+    def start(self) -> Self:
+        """Start it; it sends changes when this returns, or will without anybody doing more."""
+        with (self._folder / "log").open("ab") as log:
+            java = [java_executable(), "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            files = [str(self._folder / f"{name}.properties") for name in ("worker", "connector")]
+            self._process = subprocess.Popen(
+                [*java, "-cp", ":".join(map(str, debezium_jars())), _WORKER, *files],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        wait_until(self._streams, what="Debezium")
+        return self
+
+    def _streams(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "log").read_text()[-5_000:]
+        query = "select active from pg_replication_slots where slot_name = %(slot)s"
+        with suppress(psycopg.OperationalError):
+            return (True,) in self._server.execute(query, slot=self.slot)
+        return False
+
+    def kill(self) -> None:
+        """``kill -9``. What it has sent and not kept as sent it sends again."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
