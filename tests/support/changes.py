@@ -167,7 +167,17 @@ def a_change_that_is_sent_again_does_not_win_against_a_snapshot(world, epochs):
     assert world.table() == {"a": 4, "b": 4}
 
 
+def changes_of_no_known_server_are_told_by_their_arrival(world, epochs):
+    """Their positions are those of nobody knows whom: the later one stays, within an epoch, too."""
+    more = {"server": None, "stream": "0"}
+    epochs.put([Change.at("a", 1, 900, arrival=1, **more), Change.at("a", 2, 5, arrival=2, **more)])
+    assert world.table() == {"a": 2}
+    epochs.put([Change.at("a", 3, 4, arrival=3, **more)])
+    assert world.table() == {"a": 3}
+
+
 FACTS = (
+    changes_of_no_known_server_are_told_by_their_arrival,
     of_an_epoch_the_newest_stays,
     a_change_older_than_a_delete_does_not_win,
     a_change_that_is_sent_again_is_none,

@@ -192,6 +192,7 @@ class _Reading(RecordReading):
             said.when(~F.coalesce(known, F.lit(False)), F.lit("it is of a connector of which no order is known"))
             .when(source["name"].isNull(), F.lit("its source has no name"))
             .when((op != _READ) & position.isNull(), F.lit("its source has no position"))
+            .when((op != _READ) & self._server(change).isNull(), F.lit("its source has no server_id"))
             .when(self._generation(change).isNull(), F.lit("it is of a server that servers does not name"))
             .when(
                 (op != _DELETE) & self._absent(row),

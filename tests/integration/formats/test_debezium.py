@@ -104,6 +104,7 @@ def test_a_tombstone_is_no_row(spark):
         (change(source={}), "no order is known"),
         (change(source=POSTGRES | {"lsn": None}), "no position"),
         (change(source=MYSQL | {"file": "binlog"}), "no position"),
+        (change(source=MYSQL | {"server_id": 0}), "no server_id"),
         (change(source=MYSQL | {"file": "binlog.99999999999"}), "no position"),
         (change(after={"id": "one"}), "its row: field id is no bigint"),
         (change(after={"id": 1.5}), "its row: field id is no bigint"),

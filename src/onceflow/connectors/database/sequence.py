@@ -188,26 +188,28 @@ def _candidates(held: FromClause, target: Target, attempts: Sequence[str], name:
     So a key that has changed often in an epoch is not compared with itself as often as that, squared.
     """
     ranked = _ranked(held, target, attempts, f"ranked_{name}")
-    ranged = ranked.c[NOT_BEFORE] < ranked.c[NOT_AFTER]
     kept = [ranked.c[each] for each in (own.ID, own.HASH, *target.held)]
-    return select(*kept).where(or_(ranked.c[_RANK] == 1, ranged)).subquery(name)
+    return select(*kept).where(or_(ranked.c[_RANK] == 1, not_(_is_exact(ranked)))).subquery(name)
 
 
 def _exact(held: FromClause, target: Target, attempts: Sequence[str]) -> Subquery:
     """Of each key the newest change whose position is known exactly."""
     ranked = _ranked(held, target, attempts, "ranked_exact")
-    exactly = ranked.c[NOT_BEFORE] == ranked.c[NOT_AFTER]
-    names = (*target.key, *own.SEQUENCE)
-    return select(*(ranked.c[name] for name in names)).where(exactly, ranked.c[_RANK] == 1).subquery("exact")
+    columns = (ranked.c[name] for name in (*target.key, *own.SEQUENCE))
+    return select(*columns).where(_is_exact(ranked), ranked.c[_RANK] == 1).subquery("exact")
 
 
 def _ranked(held: FromClause, target: Target, attempts: Sequence[str], name: str) -> Subquery:
-    exactly = held.c[NOT_BEFORE] == held.c[NOT_AFTER]
     order = (held.c[GENERATION].desc(), held.c[NOT_BEFORE].desc(), held.c[ARRIVAL].desc())
-    by = [*(held.c[each] for each in target.key), exactly]
+    by = [*(held.c[each] for each in target.key), _is_exact(held)]
     rank = func.row_number().over(partition_by=by, order_by=order).label(_RANK)
     columns = [held.c[each] for each in (own.ID, own.HASH, *target.held)]
     return select(*columns, rank).where(held.c[own.ID].in_(attempts)).subquery(name)
+
+
+def _is_exact(row: FromClause) -> ColumnElement[bool]:
+    """It is known at which position it lies, and of which server that is."""
+    return and_(row.c[NOT_BEFORE] == row.c[NOT_AFTER], row.c[SERVER].is_not(None))
 
 
 def _same_key(one: FromClause, other: FromClause, target: Target) -> ColumnElement[bool]:
