@@ -288,7 +288,7 @@ def test_a_table_is_copied(spark, cluster, table, tmp_path, seed):
         Connector(tmp_path / "connect", cluster.bootstrap_servers, table, ["public.account"]) as connector,
     ):
         late.execute("insert into account (id, owner) values (500, 'early')")
-        for _ in range(3):
+        for _ in range(2):
             disturbed(table, chance, 40)
             sent(table, connector)
             copied(spark, cluster, connector, table, tmp_path)
