@@ -160,13 +160,10 @@ class _Reading(RecordReading):
 
     def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:
         """See the class."""
-        return self._reason(column, parsed, latest).isNotNull()
+        return self.reason(column, parsed, latest).isNotNull()
 
     def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
         """The first that holds."""
-        return self._reason(column, parsed, latest)
-
-    def _reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
         of, row = parsed["of"], parsed["row"]
         change = of["change"]
         source = change["source"]

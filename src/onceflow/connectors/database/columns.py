@@ -5,7 +5,7 @@ Must not know: the table, staging, decisions. It needs Spark only, so that a sin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     LongType,
     MapType,
     ShortType,
+    StringType,
     StructField,
     StructType,
     TimestampType,
@@ -81,8 +82,11 @@ def written(fields: StructType, *others: str | None) -> StructType:
     return StructType([field for field in fields.fields if field.name not in others])
 
 
-SEQUENCE_TYPES: tuple[DataType, ...] = (LongType(), BinaryType(), LongType(), LongType(), BinaryType(), LongType())
-"""Of a staging table's columns ``SEQUENCE``. Texts are bytes: those of a database's own may be equal and differ."""
+SEQUENCE_COLUMNS: Mapping[str, DataType] = {
+    f"onceflow_{field.name}": BinaryType() if isinstance(field.dataType, StringType) else LongType()
+    for field in SEQUENCE
+}
+"""Of a sequence, as it is staged and kept. Texts are bytes: those of a database's own may be equal and differ."""
 
 
 def orders(kind: DataType) -> bool:
@@ -91,15 +95,15 @@ def orders(kind: DataType) -> bool:
 
 
 def sequenced(field: StructField, database: Database) -> list[Column]:
-    """What a task gets of the column that rows are ordered by: the columns ``SEQUENCE``."""
+    """What a task gets of the column that rows are ordered by: ``SEQUENCE_COLUMNS``."""
     value = column_named(field.name)
     if is_sequence(field.dataType):
         parts = [value.getField(name) for name in SEQUENCE.names]
     else:
         number = _number(field.dataType, value)
         parts = [F.lit(0), F.lit(""), number, number, F.lit(""), F.lit(0)]
-    kinds = zip(SEQUENCE.names, SEQUENCE_TYPES, parts, strict=True)
-    return [database.sent(kind, part.cast(kind)).alias(f"onceflow_{name}") for name, kind, part in kinds]
+    kinds = zip(SEQUENCE_COLUMNS.items(), parts, strict=True)
+    return [database.sent(kind, part.cast(kind)).alias(name) for (name, kind), part in kinds]
 
 
 def _number(kind: DataType, value: Column) -> Column:

@@ -18,11 +18,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType, TypeEngine
 
 from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
-from onceflow.connectors.database import marks, rights
+from onceflow.connectors.database import marks, rights, sequence_table
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.columns import SEQUENCE_TYPES, written
+from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
-from onceflow.connectors.database.introspection import column_types, required_columns
+from onceflow.connectors.database.introspection import column_types, is_given, never_left_out, required_columns
 from onceflow.connectors.database.limits import Limit, limits
 from onceflow.connectors.database.refusals import by_pooler
 from onceflow.connectors.database.statements import quoted
@@ -32,7 +32,7 @@ from onceflow.connectors.database.types import for_new, for_new_key, misfit, not
 from onceflow.connectors.database.urls import database_of, engine_of
 from onceflow.connectors.database.writer import DatabaseWriterFactory
 from onceflow.connectors.examination import ExaminableSink, Expected
-from onceflow.errors import ConfigurationError, RecoveryError
+from onceflow.errors import ConfigurationError
 from onceflow.findings import Finding
 
 log = logging.getLogger(__name__)
@@ -139,11 +139,11 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         taken = [
             name
             for name, column in found.items()
-            if not column.get("computed") and not _is_given(column) and not isinstance(column["type"], NullType)
+            if not column.get("computed") and not is_given(column) and not isinstance(column["type"], NullType)
         ]
         with self._engine.begin() as connection:
             given = self._database.may_insert(connection, self._schema, self._sink.table, taken)
-        needed = {*self._sink.key, *_needed(found)}
+        needed = {*self._sink.key, *never_left_out(found)}
         return [name for name in taken if name in given or name in needed] if given else taken
 
     def make_output(self, fields: StructType) -> None:
@@ -179,8 +179,9 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             table = own.staging_table(staged, self._sink.schema, self._types(target, found))
             table.create(self._engine, checkfirst=True)
             self._same(table)
-            if target.sequence is not None:
-                self._make_sequences(self._sequence_table(target, found))
+            sequences = sequence_table.of_target(target, self._sink.schema, found, self._database)
+            if sequences is not None:
+                sequence_table.make(self._engine, self._own, sequences, f"sink {self._sink.name}", target.name)
             self._require_lasting(staged)
             self._look_at_triggers()
             self._warn_of_forgetful()
@@ -203,48 +204,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         """The columns of what is staged for a target."""
         types: list[tuple[str, TypeEngine[Any]]] = [(name, found[name]["type"]) for name in target.columns]
         types += [(own.DELETE, SmallInteger())] if target.deletes else []
-        return types + (self._sequence_types() if target.sequence is not None else [])
-
-    def _sequence_types(self) -> list[tuple[str, TypeEngine[Any]]]:
-        kinds = map(self._database.column_for, SEQUENCE_TYPES)
-        return list(zip(own.SEQUENCE, kinds, strict=True))
-
-    def _sequence_table(self, target: Target, found: dict[str, ReflectedColumn]) -> Table:
-        key = [(name, found[name]["type"]) for name in target.key]
-        return own.sequence_table(str(target.sequence), self._sink.schema, key, self._sequence_types())
-
-    def _make_sequences(self, table: Table) -> None:
-        """Make the table of sequences, once: an empty one would let changes win that are older than what is there.
-
-        Raises:
-            RecoveryError: It was dropped.
-            ConfigurationError: It is of another key.
-        """
-        kept, mark = self._own.marks, own.sequence_mark(table.name)
-        there = inspect(self._engine).has_table(table.name, schema=table.schema)
-        if there:
-            with self._engine.begin() as connection:
-                have = column_types(connection, table.schema, table.name)
-            wanted = {c.name: c.type.compile(self._engine.dialect) for c in table.columns}
-            if strange := sorted(name for name in {*wanted, *have} if wanted.get(name) != have.get(name)):
-                raise ConfigurationError(
-                    f"sink {self._sink.name}: {table.name} has another shape than its target: {', '.join(strange)}",
-                    harmless="for the data: nothing was started",
-                    cause="the key, or the type of one of its columns, was changed",
-                    action=f"alter {table.name} in the same way; or drop it together with its target's rows",
-                )
-        elif marks.read(self._engine, kept, mark) is not None:
-            raise RecoveryError(
-                f"sink {self._sink.name}: {table.name} was dropped: which changes are older than what "
-                f"{self._sink.destination} has cannot be told any more",
-                harmless="for the data: nothing was started, and it was not made again",
-                cause=f"{kept.name} says that it was made",
-                action="restore it from a backup. Or, where the target is filled anew from the beginning: empty the "
-                f"target, delete the row of {kept.name} whose id is {mark}, and start a new job",
-            )
-        else:
-            table.create(self._engine, checkfirst=True)
-        marks.keep(self._engine, kept, mark, table.name)
+        return types + (sequence_table.types(self._database) if target.sequence is not None else [])
 
     def _try_rights(self, target: Target, found: dict[str, ReflectedColumn]) -> None:
         """Merge nothing, and take it back.
@@ -252,10 +212,11 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         Raises:
             DatabaseRightsError: It was refused, or a row would be: naming what is missing.
         """
-        schema, looking, sequences = self._sink.schema, inspect(self._engine), None
+        schema, looking = self._sink.schema, inspect(self._engine)
         making = not looking.has_table(target.staged, schema=schema)
-        if target.sequence is not None and not looking.has_table(target.sequence, schema=schema):
-            sequences = self._sequence_table(target, found)
+        sequences = sequence_table.of_target(target, schema, found, self._database)
+        if sequences is not None and looking.has_table(sequences.name, schema=schema):
+            sequences = None
         needed = rights.of_target(target, schema, making=making or sequences is not None)
         types = self._types(target, found)
         with self._translating("try the rights of a merge", lambda: needed):
@@ -407,7 +368,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             elif f.name in found:
                 why = misfit(f.dataType, found[f.name]["type"], self._database)
                 wrong += [f"column {f.name}: {why}"] if why else []
-        needed = [name for name in _needed(found) if name not in fields.names]
+        needed = [name for name in never_left_out(found) if name not in fields.names]
         wrong += [f"column {name} takes no null, has no default, and the output does not have it" for name in needed]
         wrong += self._key_troubles(found) + self._blurred_keys(fields, found) + self._hidden_rows()
         if wrong:
@@ -620,25 +581,6 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         there = set(inspect(self._engine).get_table_names(schema=sink.schema))
         making = any(table.name not in there for table in self._own.all)
         return [*rights.of_own(self._own, making=making), *rights.of_target(target, sink.schema)]
-
-
-def _needed(found: dict[str, ReflectedColumn]) -> list[str]:
-    """The columns that a row cannot be without."""
-    return [
-        name
-        for name, c in found.items()
-        if not c["nullable"]
-        and c["default"] is None
-        and c.get("autoincrement") is not True
-        and not c.get("identity")
-        and not c.get("computed")
-    ]
-
-
-def _is_given(column: ReflectedColumn) -> bool:
-    """Whether the database alone says what is in it."""
-    identity = column.get("identity")
-    return identity is not None and identity["always"]
 
 
 def _in_words(waiting: list[tuple[int, int]]) -> str:

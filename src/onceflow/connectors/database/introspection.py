@@ -5,10 +5,16 @@ Must not know: which tables are whose, any particular database.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from sqlalchemy import Connection, inspect
 
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import database_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import ReflectedColumn
 
 
 def column_types(connection: Connection, schema: str | None, table: str) -> dict[str, str]:
@@ -42,3 +48,22 @@ def trouble(connection: Connection, target: Target) -> str | None:
     if target.deletes and database.hiding(*where):
         return "its row security may hide rows from this user, which then are not deleted"
     return None
+
+
+def never_left_out(found: Mapping[str, ReflectedColumn]) -> list[str]:
+    """The columns that a row cannot be without."""
+    return [
+        name
+        for name, c in found.items()
+        if not c["nullable"]
+        and c["default"] is None
+        and c.get("autoincrement") is not True
+        and not c.get("identity")
+        and not c.get("computed")
+    ]
+
+
+def is_given(column: ReflectedColumn) -> bool:
+    """Whether the database alone says what is in it."""
+    identity = column.get("identity")
+    return identity is not None and identity["always"]

@@ -53,19 +53,19 @@ def merge(
 
     Raises:
         DBAPIError: The target does not take them.
-        TargetError: It keeps rows that were to be deleted.
+        TargetError: It keeps rows that were to be deleted, or nothing says which of them is the newest.
     """
     into, held = _into(target), staging(target, schema) if staged is None else staged
     of: ColumnElement[bool] = held.c[own.ID].in_(attempts)
     deleted = older = 0
     if target.sequence is not None:
         sequence.hold(connection, schema, target)
+        sequence.require_order(connection, schema, held, target, attempts)
         rows = select(func.count()).select_from(held).where(of)
         held = sequence.newest(held, schema, target, attempts)
         of = held.c[own.ID].in_(attempts)
         newest = select(func.count()).select_from(held)
         older = int(connection.execute(rows).scalar_one()) - int(connection.execute(newest).scalar_one())
-    everything = held, of
     if target.deletes:
         deleted = _delete(connection, into, held, and_(of, held.c[own.DELETE] == 1), target.key)
         of = and_(of, held.c[own.DELETE] == 0)
@@ -76,7 +76,7 @@ def merge(
     if target.key and (not database.counts_upserts or not target.rest):
         taken = _there(connection, into, held, of, target.key)
     if target.sequence is not None:
-        sequence.keep(connection, schema, target, *everything)
+        sequence.keep(connection, schema, target, held)
     return deleted + int(taken) + older
 
 
@@ -132,9 +132,6 @@ def merge_whole(connection: Connection, schema: str | None, target: Target, atte
         DBAPIError: The target does not take them.
         TargetError: It did not take all, or not as they are.
     """
-    if target.sequence is not None:
-        sequence.hold(connection, schema, target)
-        sequence.require_order(connection, schema, staging(target, schema), target, attempts)
     # Behind the merge no partition is unseen that rows went to.
     database = database_of(connection)
     if not database.holds_by_merge:

@@ -36,6 +36,7 @@ from sqlalchemy import (
     or_,
     select,
     table,
+    true,
 )
 
 from onceflow.connectors.database import tables as own
@@ -158,21 +159,18 @@ def _refuse(connection: Connection, rows: Select[Any], said: tuple[str, str]) ->
         raise UnorderedError(said[0].format(count), said[1])
 
 
-def keep(
-    connection: Connection, schema: str | None, target: Target, newest_rows: FromClause, of: ColumnElement[bool]
-) -> None:
+def keep(connection: Connection, schema: str | None, target: Target, merged: FromClause) -> None:
     """Write the sequences of rows that were merged; behind this they are no longer the newest.
 
     Args:
         connection: Within a transaction.
         schema: Of onceflow's own tables.
         target: The target.
-        newest_rows: What ``newest`` gave.
-        of: Which of them.
+        merged: They, as ``newest`` gave them.
     """
     names = (*target.key, *own.SEQUENCE, own.HASH, *([own.DELETE] if target.deletes else []))
     kept = Target(schema, str(target.sequence), "", names, target.key)
-    source = select(*(newest_rows.c[name] for name in names)).where(of)
+    source = select(*(merged.c[name] for name in names)).where(true())  # SQLite asks for a condition
     connection.execute(database_of(connection).insertion(_sequences(schema, target), kept, source))
 
 

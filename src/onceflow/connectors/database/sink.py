@@ -14,6 +14,7 @@ from pyspark.sql.types import BooleanType, StructType
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
 from onceflow.connectors.database.columns import (
+    SEQUENCE_COLUMNS,
     hashed,
     marker,
     orders,
@@ -23,7 +24,6 @@ from onceflow.connectors.database.columns import (
     written,
 )
 from onceflow.errors import ConfigurationError
-from onceflow.formats.changes import SEQUENCE
 from onceflow.options.arguments import checked
 from onceflow.twophase.names import SINK_NAME
 
@@ -154,7 +154,7 @@ class DatabaseSink(Sink):
             )
         taken = {"onceflow_attempt", "onceflow_hash", "onceflow_delete"}
         if self.sequence_by is not None:
-            taken |= {f"onceflow_{name}" for name in SEQUENCE.names}
+            taken.update(SEQUENCE_COLUMNS)
         strange = sorted(taken.intersection(fields.names))
         if strange:
             raise ConfigurationError(

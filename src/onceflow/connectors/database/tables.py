@@ -33,7 +33,6 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Numeric,
-    SmallInteger,
     String,
     Table,
     Text,
@@ -44,8 +43,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.types import TypeEngine
 
+from onceflow.connectors.database.columns import SEQUENCE_COLUMNS
 from onceflow.errors import RecoveryError, advised
-from onceflow.formats import changes
 
 VERSION = 1
 """Of the shape of these tables."""
@@ -53,13 +52,13 @@ VERSION = 1
 ID = "onceflow_attempt"
 HASH = "onceflow_hash"
 DELETE = "onceflow_delete"
-SEQUENCE = tuple(f"onceflow_{name}" for name in changes.SEQUENCE.names)
+SEQUENCE = tuple(SEQUENCE_COLUMNS)
 """The columns of a staging table that its target does not have: ``DELETE`` where rows may mean deletes, ``SEQUENCE``
 where they are ordered."""
 
 OPEN, PREPARED, ABORTED = "open", "prepared", "aborted"
 
-_INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
+INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
 _NAME_LIMIT = 63
 _SUFFIX, _OF_SEQUENCES = "_onceflow_staged", "_onceflow_sequence"
 
@@ -98,7 +97,7 @@ def tables(schema: str | None) -> Tables:
             Column("rows", BigInteger, nullable=False),
             Column("state", String(10), nullable=False),
             Column("sealed", String(32), nullable=True, index=True),
-            **_INNODB,
+            **INNODB,
         ),
         ledger=Table(
             "onceflow_ledger",
@@ -110,14 +109,14 @@ def tables(schema: str | None) -> Tables:
             Column("handle", String(32), nullable=False, unique=True),
             Column("rows", BigInteger, nullable=False),
             Column("hash", Numeric(30, 0), nullable=False),
-            **_INNODB,
+            **INNODB,
         ),
         marks=Table(
             "onceflow_marks",
             data,
             Column("id", String(64), primary_key=True),
             Column("mark", Text, nullable=False),
-            **_INNODB,
+            **INNODB,
         ),
         identity=Table(
             "onceflow_identity",
@@ -125,7 +124,7 @@ def tables(schema: str | None) -> Tables:
             Column("one", Integer, primary_key=True, autoincrement=False),
             Column("id", String(32), nullable=False),
             Column("version", Integer, nullable=False),
-            **_INNODB,
+            **INNODB,
         ),
     )
 
@@ -233,23 +232,5 @@ def staging_table(name: str, schema: str | None, columns: Sequence[tuple[str, Ty
         Column(ID, String(32), nullable=False, index=True),
         *(Column(column, kind, nullable=True) for column, kind in columns),
         Column(HASH, BigInteger, nullable=False),
-        **_INNODB,
-    )
-
-
-def sequence_table(
-    name: str,
-    schema: str | None,
-    key: Sequence[tuple[str, TypeEngine[Any]]],
-    columns: Sequence[tuple[str, TypeEngine[Any]]],
-) -> Table:
-    """A table of sequences: a target's key, ``SEQUENCE``, the newest row's hash, and whether it means a delete."""
-    return Table(
-        name,
-        MetaData(schema=schema),
-        *(Column(each, kind, primary_key=True, autoincrement=False) for each, kind in key),
-        *(Column(each, kind, nullable=True) for each, kind in columns),
-        Column(HASH, BigInteger, nullable=False),
-        Column(DELETE, SmallInteger, nullable=True),
-        **_INNODB,
+        **INNODB,
     )

@@ -350,17 +350,17 @@ class KafkaSource(Source):
         ahead = self.max_ahead_ms
         latest = None if ahead is None else F.current_timestamp() + F.expr(f"INTERVAL {ahead} MILLISECOND")
         read = [("value", value, parsed_value), *([] if key is None else [("key", key, parsed_key)])]
+        seen = F.spark_partition_id() == F.col(barrier)
         for name, form, _ in read:
             unknown = form.unknown(frame[name])
             if unknown is not None:
                 told = F.struct("topic", "partition", "offset", unknown.alias("schema"))
                 failure = F.raise_error(F.concat(F.lit(_UNKNOWN), F.to_json(told))).cast("boolean")
-                seen = F.spark_partition_id() == F.col(barrier)
                 frame = frame.where(F.when(unknown.isNotNull(), failure).otherwise(seen))
         for name, form, _ in read:
             nothing = form.nothing(frame[name])
             if nothing is not None:
-                frame = frame.where(F.when(nothing, F.lit(False)).otherwise(F.spark_partition_id() == F.col(barrier)))
+                frame = frame.where(F.when(nothing, F.lit(False)).otherwise(seen))
         checks = [
             (name, form, parsed, check)
             for name, form, parsed in read
@@ -376,7 +376,7 @@ class KafkaSource(Source):
             place = F.struct("topic", "partition", "offset", F.concat_ws("; ", *reasons).alias("reason"))
             if self.fails_on_malformed:
                 failure = F.raise_error(F.concat(F.lit(_MARKER), F.to_json(place))).cast("boolean")
-                frame = frame.where(F.when(malformed, failure).otherwise(F.spark_partition_id() == F.col(barrier)))
+                frame = frame.where(F.when(malformed, failure).otherwise(seen))
             else:
                 # Columns of their own: the check is not cheap, and is used twice.
                 frame = frame.withColumn(verdict, malformed).withColumn(where, F.when(F.col(verdict), place))

@@ -14,7 +14,6 @@ from onceflow.errors import ConfigurationError, DatabaseUnavailableError, PreCom
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
-from tests.support.changes import FACTS, ORDERED, UNORDERED, Epochs, OrderedMariaDb, what_nothing_orders_is_refused
 from tests.support.mariadb import running_mariadb, running_mysql
 
 
@@ -260,27 +259,3 @@ def test_a_key_that_is_several(server, key, why):
     with Trial(world) as t, pytest.raises(ConfigurationError, match=why):
         t.start()
     world.ask("drop table payments")
-
-
-@pytest.fixture
-def ordered(server):
-    world = OrderedMariaDb(server.port, scheme=server.scheme, **ORDERED)
-    world.ask("drop table if exists payments, payments_onceflow_staged, payments_onceflow_sequence")
-    if world.ask("show tables like 'onceflow_marks'"):
-        world.ask("delete from onceflow_marks")
-    yield world
-    world.ask("drop table if exists payments, payments_onceflow_staged, payments_onceflow_sequence")
-
-
-@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
-def test_an_order(fact, ordered):
-    """Each fact of changes that are ordered holds on MariaDB."""
-    with Trial(ordered) as t:
-        fact(ordered, Epochs(t, t.start()))
-
-
-@pytest.mark.parametrize(("before", "then", "said"), UNORDERED)
-def test_what_nothing_orders_is_refused(ordered, before, then, said):
-    """Before the decision; what was there stays."""
-    with Trial(ordered) as t:
-        what_nothing_orders_is_refused(ordered, Epochs(t, t.start()), before, then, said)

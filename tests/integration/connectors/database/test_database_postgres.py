@@ -6,7 +6,6 @@ import pytest
 
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
-from tests.support.changes import FACTS, ORDERED, UNORDERED, Epochs, OrderedPostgres, what_nothing_orders_is_refused
 from tests.support.postgres import PostgresWorld, SayingPostgres, running
 
 
@@ -50,23 +49,3 @@ def test_deletes(server):
             assert start.committer.check(prepared, start.run(epoch), 0.0) is None
             t.commit(start, prepared)
         assert world.says() == {keys[1]: "two"} | dict.fromkeys(keys[2:], "one")
-
-
-@pytest.fixture
-def ordered(server):
-    server.execute("drop schema public cascade", "create schema public")
-    return OrderedPostgres(server.url(), **ORDERED)
-
-
-@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
-def test_an_order(fact, ordered):
-    """Each fact of changes that are ordered holds on PostgreSQL."""
-    with Trial(ordered) as t:
-        fact(ordered, Epochs(t, t.start()))
-
-
-@pytest.mark.parametrize(("before", "then", "said"), UNORDERED)
-def test_what_nothing_orders_is_refused(ordered, before, then, said):
-    """Before the decision; what was there stays."""
-    with Trial(ordered) as t:
-        what_nothing_orders_is_refused(ordered, Epochs(t, t.start()), before, then, said)

@@ -1,0 +1,94 @@
+"""The table of a target's sequences: its shape, and that it is made once.
+
+Must not know: what the order of changes is, staged rows, epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, Column, Engine, MetaData, SmallInteger, Table, inspect
+from sqlalchemy.types import TypeEngine
+
+from onceflow.connectors.database import marks
+from onceflow.connectors.database import tables as own
+from onceflow.connectors.database.columns import SEQUENCE_COLUMNS
+from onceflow.connectors.database.introspection import column_types
+from onceflow.connectors.database.system import Database
+from onceflow.connectors.database.target import Target
+from onceflow.errors import ConfigurationError, RecoveryError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import ReflectedColumn
+
+
+def types(database: Database) -> list[tuple[str, TypeEngine[Any]]]:
+    """The columns of a sequence, in this table and in what is staged."""
+    return [(name, database.column_for(kind)) for name, kind in SEQUENCE_COLUMNS.items()]
+
+
+def of_target(
+    target: Target, schema: str | None, found: Mapping[str, ReflectedColumn], database: Database
+) -> Table | None:
+    """The table: the target's key, a sequence, the newest row's hash, and whether it means a delete.
+
+    Args:
+        target: The target.
+        schema: Of onceflow's own tables.
+        found: The target's columns.
+        database: Theirs.
+
+    Returns:
+        It, or None where the target's rows are not ordered.
+    """
+    if target.sequence is None:
+        return None
+    return Table(
+        target.sequence,
+        MetaData(schema=schema),
+        *(Column(name, found[name]["type"], primary_key=True, autoincrement=False) for name in target.key),
+        *(Column(name, kind, nullable=True) for name, kind in types(database)),
+        Column(own.HASH, BigInteger, nullable=False),
+        Column(own.DELETE, SmallInteger, nullable=True),
+        **own.INNODB,
+    )
+
+
+def make(engine: Engine, mine: own.Tables, table: Table, who: str, target: str) -> None:
+    """Make it, once: an empty one would let changes win that are older than what is there.
+
+    Args:
+        engine: The database's.
+        mine: onceflow's tables beside it.
+        table: The table.
+        who: Whose it is, for errors.
+        target: The target's name, likewise.
+
+    Raises:
+        RecoveryError: It was dropped.
+        ConfigurationError: It is of another key.
+    """
+    kept, mark = mine.marks, own.sequence_mark(table.name)
+    if inspect(engine).has_table(table.name, schema=table.schema):
+        with engine.begin() as connection:
+            have = column_types(connection, table.schema, table.name)
+        wanted = {c.name: c.type.compile(engine.dialect) for c in table.columns}
+        if strange := sorted(name for name in {*wanted, *have} if wanted.get(name) != have.get(name)):
+            raise ConfigurationError(
+                f"{who}: {table.name} has another shape than its target: {', '.join(strange)}",
+                harmless="for the data: nothing was started",
+                cause="the key, or the type of one of its columns, was changed",
+                action=f"alter {table.name} in the same way; or drop it together with its target's rows",
+            )
+    elif marks.read(engine, kept, mark) is not None:
+        raise RecoveryError(
+            f"{who}: {table.name} was dropped: which changes are older than what {target} has cannot be told any more",
+            harmless="for the data: nothing was started, and it was not made again",
+            cause=f"{kept.name} says that it was made",
+            action="restore it from a backup. Or, where the target is filled anew from the beginning: empty the "
+            f"target, delete the row of {kept.name} whose id is {mark}, and start a new job",
+        )
+    else:
+        table.create(engine, checkfirst=True)
+    marks.keep(engine, kept, mark, table.name)
