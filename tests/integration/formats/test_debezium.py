@@ -1,8 +1,12 @@
 """Debezium's changes: recorded ones of each kind on Spark, and real ones of a real PostgreSQL into real databases."""
 
+# ruff: noqa: DTZ001 - Spark gives a time without its zone, which is UTC
+
+import datetime as dt
 import json
 import random
 from contextlib import closing
+from decimal import Decimal
 
 import psycopg
 import pytest
@@ -300,6 +304,45 @@ def test_a_table_is_copied(spark, cluster, table, tmp_path, seed):
         wait_until(
             lambda: copied(spark, cluster, connector, table, tmp_path) == original(table), seconds=120, what="the copy"
         )
+
+
+TYPES = {
+    "id bigint primary key": ("id bigint", "1", 1),
+    "a numeric(18,2)": ("a decimal(18,2)", "10.50", Decimal("10.50")),
+    "b timestamptz": ("b timestamp", "'2026-01-01 10:00:00.123456+02'", dt.datetime(2026, 1, 1, 8, 0, 0, 123456)),
+    "c timestamp": ("c bigint", "'2026-01-01 10:00:00.123456'", 1767261600123456),
+    "d timestamp(3)": ("d bigint", "'2026-01-01 10:00:00.123'", 1767261600123),
+    "e date": ("e int", "'2026-01-01'", 20454),
+    "f time": ("f bigint", "'10:00:00'", 36_000_000_000),
+    "g uuid": ("g string", "'b7a5e0ee-64a5-4e1f-9a0e-0f6a6b0e9d11'", "b7a5e0ee-64a5-4e1f-9a0e-0f6a6b0e9d11"),
+    "h jsonb": ("h string", """'{"a": 1}'""", '{"a": 1}'),
+    "i mood": ("i string", "'fine'", "fine"),
+    "j bytea": ("j binary", "'\\x01ff'", bytearray(b"\x01\xff")),
+    "k text[]": ("k array<string>", "'{a,NULL,ü}'", ["a", None, "ü"]),
+    "l int[]": ("l array<int>", "'{1,2}'", [1, 2]),
+    "m boolean": ("m boolean", "true", True),
+    "n double precision": ("n double", "1.5", 1.5),
+}
+"""A column in PostgreSQL: in the schema, a value, and what of it comes."""
+
+
+def test_each_type(spark, cluster, admin, server, tmp_path):
+    """As docs/formats.md has it, by a real connector."""
+    server.execute(
+        "drop table if exists typed",
+        "drop type if exists mood",
+        "create type mood as enum ('fine')",
+        f"create table typed ({', '.join(TYPES)})",
+        f"insert into typed values ({', '.join(value for _, value, _ in TYPES.values())})",
+    )
+    with Connector(tmp_path / "connect", cluster.bootstrap_servers, server, ["public.typed"]) as connector:
+        topic = connector.topic("public.typed")
+        wait_until(lambda: topic in admin.list_topics() and read_topic(cluster, topic), what="a record")
+    form = of.Debezium(of.Json(", ".join(column for column, *_ in TYPES.values())))
+    ((_, record),) = read_topic(cluster, topic)
+    (row,) = read(spark, form, record.decode())
+    assert row.reason is None
+    assert [row[name] for name in form.row.fields().names] == [found for *_, found in TYPES.values()]
 
 
 def test_a_large_value_that_is_not_sent(spark, cluster, table, tmp_path):
