@@ -39,7 +39,7 @@ _MOMENT_S = 25.0  # how long to wait for a good moment
 _CRASH_S = 20.0
 _HELD_S = 2.0
 _RANDOM_DELAY_S = 0.15
-_RECOVER_S = 90.0
+_RECOVER_S = 240.0
 
 
 @dataclass(frozen=True, slots=True)
