@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark
-from sqlalchemy import URL, Connection, Select, TableClause, text
+from sqlalchemy import URL, ColumnElement, Connection, FromClause, Select, TableClause, delete, text
 from sqlalchemy import types as sql
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
@@ -166,6 +166,10 @@ class MySql(Database):
             return statement
         changed = target.rest or target.key[:1]
         return statement.on_duplicate_key_update({name: statement.inserted[name] for name in changed})
+
+    def deletion(self, of: TableClause, named: FromClause, meant: ColumnElement[bool]) -> Any:
+        # Of a subquery in a DELETE the server makes no join: it asks it anew for each row of the table.
+        return delete(of).where(meant)
 
     def require_taken_back(self, connection: Connection) -> None:
         said = {code for _, code, _ in connection.exec_driver_sql("show warnings")}

@@ -14,7 +14,18 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, Engine, Select, TableClause, event
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    Select,
+    TableClause,
+    delete,
+    event,
+    exists,
+)
 from sqlalchemy import types as sql
 from sqlalchemy.exc import DBAPIError
 
@@ -244,6 +255,16 @@ class Database(ABC):
     @abstractmethod
     def insertion(self, into: TableClause, target: Target, source: Select[Any]) -> Any:
         """The statement that inserts what a query gives, or upserts it where the target has a key."""
+
+    def deletion(self, of: TableClause, named: FromClause, meant: ColumnElement[bool]) -> Any:
+        """The statement that deletes the rows which others name.
+
+        Args:
+            of: The table.
+            named: They.
+            meant: Which row of theirs means which of the table.
+        """
+        return delete(of).where(exists().select_from(named).where(meant).correlate(of))
 
     def require_taken_back(self, connection: Connection) -> None:
         """See that a rollback has taken back everything.
