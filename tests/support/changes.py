@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import astuple, dataclass, replace
 
 import pyarrow as pa
@@ -56,6 +57,11 @@ OUTPUT = StructType(
 ORDERED = {"key": "key", "delete_when": "gone", "sequence_by": "sequence"}
 
 
+def _number(text):
+    """As a task makes one of a text."""
+    return zlib.crc32(text.encode())
+
+
 class Ordering:
     """Of a world's table: its changes are ordered."""
 
@@ -72,15 +78,14 @@ class Ordering:
             "amount": [each.value for each in changes],
             "onceflow_delete": [int(each.value is None) for each in changes],
             "onceflow_generation": [each.generation for each in changes],
-            "onceflow_server": [None if each.server is None else each.server.encode() for each in changes],
+            "onceflow_server": [None if each.server is None else _number(each.server) for each in changes],
             "onceflow_not_before": [each.not_before for each in changes],
             "onceflow_not_after": [each.not_after for each in changes],
-            "onceflow_stream": [each.stream.encode() for each in changes],
+            "onceflow_stream": [_number(each.stream) for each in changes],
             "onceflow_arrival": [each.arrival for each in changes],
             "onceflow_hash": [hash(astuple(replace(each, generation=0))) for each in changes],
         }
-        kinds = {"onceflow_server": pa.binary(), "onceflow_stream": pa.binary(), "amount": pa.int64()}
-        arrays = {name: pa.array(values, kinds.get(name)) for name, values in columns.items()}
+        arrays = {name: pa.array(values, None if name == "key" else pa.int64()) for name, values in columns.items()}
         return pa.RecordBatch.from_pydict(arrays)
 
     def table(self):

@@ -5,14 +5,13 @@ Must not know: the table, staging, decisions. It needs Spark only, so that a sin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
     ByteType,
     DataType,
     DateType,
@@ -82,11 +81,8 @@ def written(fields: StructType, *others: str | None) -> StructType:
     return StructType([field for field in fields.fields if field.name not in others])
 
 
-SEQUENCE_COLUMNS: Mapping[str, DataType] = {
-    f"onceflow_{field.name}": BinaryType() if isinstance(field.dataType, StringType) else LongType()
-    for field in SEQUENCE
-}
-"""Of a sequence, as it is staged and kept. Texts are bytes: those of a database's own may be equal and differ."""
+SEQUENCE_COLUMNS = tuple(f"onceflow_{name}" for name in SEQUENCE.names)
+"""Of a sequence, as it is staged and kept: whole numbers of 64 bits, a text's hash for a text."""
 
 
 def orders(kind: DataType) -> bool:
@@ -98,12 +94,18 @@ def sequenced(field: StructField, database: Database) -> list[Column]:
     """What a task gets of the column that rows are ordered by: ``SEQUENCE_COLUMNS``."""
     value = column_named(field.name)
     if is_sequence(field.dataType):
-        parts = [value.getField(name) for name in SEQUENCE.names]
+        found = [(part, value.getField(part.name)) for part in SEQUENCE]
+        parts = [_hash(each) if isinstance(part.dataType, StringType) else each for part, each in found]
     else:
-        number = _number(field.dataType, value)
-        parts = [F.lit(0), F.lit(""), number, number, F.lit(""), F.lit(0)]
-    kinds = zip(SEQUENCE_COLUMNS.items(), parts, strict=True)
-    return [database.sent(kind, part.cast(kind)).alias(name) for (name, kind), part in kinds]
+        number, alike = _number(field.dataType, value), F.lit(0)
+        parts = [alike, alike, number, number, alike, alike]
+    named = zip(SEQUENCE_COLUMNS, parts, strict=True)
+    return [database.sent(LongType(), part.cast("bigint")).alias(name) for name, part in named]
+
+
+def _hash(text: Column) -> Column:
+    """Servers and streams are asked whether they are the same, no more; a database compares numbers faster."""
+    return F.when(text.isNotNull(), F.xxhash64(text))
 
 
 def _number(kind: DataType, value: Column) -> Column:

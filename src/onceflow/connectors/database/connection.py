@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StringType
-from sqlalchemy import Column, MetaData, SmallInteger, Table, UniqueConstraint, inspect, select
+from sqlalchemy import BigInteger, Column, MetaData, SmallInteger, Table, UniqueConstraint, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType, TypeEngine
 
@@ -179,7 +179,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             table = own.staging_table(staged, self._sink.schema, self._types(target, found))
             table.create(self._engine, checkfirst=True)
             self._same(table)
-            sequences = sequence_table.of_target(target, self._sink.schema, found, self._database)
+            sequences = sequence_table.of_target(target, self._sink.schema, found)
             if sequences is not None:
                 sequence_table.make(self._engine, self._own, sequences, f"sink {self._sink.name}", target.name)
             self._require_lasting(staged)
@@ -204,7 +204,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         """The columns of what is staged for a target."""
         types: list[tuple[str, TypeEngine[Any]]] = [(name, found[name]["type"]) for name in target.columns]
         types += [(own.DELETE, SmallInteger())] if target.deletes else []
-        return types + (sequence_table.types(self._database) if target.sequence is not None else [])
+        return types + [(name, BigInteger()) for name in own.SEQUENCE if target.sequence is not None]
 
     def _try_rights(self, target: Target, found: dict[str, ReflectedColumn]) -> None:
         """Merge nothing, and take it back.
@@ -214,7 +214,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         """
         schema, looking = self._sink.schema, inspect(self._engine)
         making = not looking.has_table(target.staged, schema=schema)
-        sequences = sequence_table.of_target(target, schema, found, self._database)
+        sequences = sequence_table.of_target(target, schema, found)
         if sequences is not None and looking.has_table(sequences.name, schema=schema):
             sequences = None
         needed = rights.of_target(target, schema, making=making or sequences is not None)

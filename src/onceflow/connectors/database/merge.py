@@ -17,8 +17,6 @@ from sqlalchemy import (
     TableClause,
     and_,
     column,
-    delete,
-    exists,
     false,
     func,
     select,
@@ -60,12 +58,10 @@ def merge(
     deleted = older = 0
     if target.sequence is not None:
         sequence.hold(connection, schema, target)
-        sequence.require_order(connection, schema, held, target, attempts)
-        rows = select(func.count()).select_from(held).where(of)
-        held = sequence.newest(held, schema, target, attempts)
+        rows = int(connection.execute(select(func.count()).select_from(held).where(of)).scalar_one())
+        older = rows - sequence.keep(connection, schema, held, target, attempts)
+        held = sequence.winners(held, schema, target, attempts)
         of = held.c[own.ID].in_(attempts)
-        newest = select(func.count()).select_from(held)
-        older = int(connection.execute(rows).scalar_one()) - int(connection.execute(newest).scalar_one())
     if target.deletes:
         deleted = _delete(connection, into, held, and_(of, held.c[own.DELETE] == 1), target.key)
         of = and_(of, held.c[own.DELETE] == 0)
@@ -75,8 +71,6 @@ def merge(
     taken = connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
     if target.key and (not database.counts_upserts or not target.rest):
         taken = _there(connection, into, held, of, target.key)
-    if target.sequence is not None:
-        sequence.keep(connection, schema, target, held)
     return deleted + int(taken) + older
 
 
@@ -109,7 +103,7 @@ def _delete(
 ) -> int:
     """Delete the rows of these keys; how many keys. One that is not there is deleted already."""
     meant = and_(*(into.c[name] == held.c[name] for name in key))
-    connection.execute(delete(into).where(exists().select_from(held).where(marked, meant).correlate(into)))
+    connection.execute(database_of(connection).deletion(into, held, and_(marked, meant)))
     left = connection.execute(select(func.count()).select_from(held.join(into, meant)).where(marked)).scalar_one()
     if left:
         raise TargetError(

@@ -12,6 +12,12 @@ transaction that changes the row. Two changes are ordered
 
 What is ordered by none of these is refused, and so is what arrived behind a change that its positions lie before,
 unless it is known exactly where it lies: of such ones a log sends some again.
+
+A change's position is known exactly, or it is a *read*: a snapshot's, which lies anywhere before a position, or one of
+which the server is unknown. Of one key and generation any two reads overlap, so the last that arrived is the newest of
+them, and what is to be told is whether the newest exact change is newer than that. So each row is looked at beside two
+others, which one pass of window functions finds: rows of a key are never joined with each other, which a server that
+takes the staging table for empty would do in squares.
 """
 
 from __future__ import annotations
@@ -23,20 +29,17 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
-    Select,
     Subquery,
     TableClause,
     and_,
     case,
     column,
-    exists,
     func,
     literal,
     not_,
     or_,
     select,
     table,
-    true,
 )
 
 from onceflow.connectors.database import tables as own
@@ -44,7 +47,9 @@ from onceflow.connectors.database.target import Target, UnorderedError
 from onceflow.connectors.database.urls import database_of
 
 GENERATION, SERVER, NOT_BEFORE, NOT_AFTER, STREAM, ARRIVAL = own.SEQUENCE
-_RANK = "onceflow_rank"
+_EXACT, _TOP, _LAST, _KEPT = "onceflow_exact", "top_", "last_", "kept_"
+_PLACE, _READ_PLACE, _NEWEST_GENERATION = "onceflow_place", "onceflow_read_place", "onceflow_newest_generation"
+_SAME_SERVER, _SAME_CONTENT = "onceflow_same_server", "onceflow_same_content"
 
 _TELL = "and tell the servers in their order: Debezium(…, servers=(…))"
 _FRESH = f"begin the connector with a topic.prefix of its own, whose snapshot reads the table anew, {_TELL}"
@@ -78,152 +83,189 @@ def hold(connection: Connection, schema: str | None, target: Target) -> None:
     connection.execute(query.with_for_update()).all()
 
 
-def newest(held: FromClause, schema: str | None, target: Target, attempts: Sequence[str]) -> Subquery:
-    """Of the rows that these attempts have staged those which the target is to have: of each key at most one.
+def keep(connection: Connection, schema: str | None, held: FromClause, target: Target, attempts: Sequence[str]) -> int:
+    """Write the sequences of those rows that the target is to have: of each key at most one.
 
     Args:
-        held: The staging table, or what stands for it.
-        schema: Of onceflow's own tables.
-        target: The target.
-        attempts: Whose rows.
-    """
-    row, other = _candidates(held, target, attempts, "row"), _candidates(held, target, attempts, "other")
-    kept = _sequences(schema, target)
-    newer_staged = exists().where(_same_key(row, other, target), _newer(other, row))
-    not_newer = exists().where(_same_key(row, kept, target), not_(_newer(row, kept)))
-    columns: dict[str, ColumnElement[Any]] = {name: row.c[name] for name in (own.ID, own.HASH, *target.held)}
-    columns |= _closer(row, [_exact(held, target, attempts), kept], target)
-    named = (each.label(name) for name, each in columns.items())
-    return select(*named).where(not_(newer_staged), not_(not_newer)).subquery("newest")
-
-
-def _closer(row: Subquery, others: Sequence[FromClause], target: Target) -> dict[str, ColumnElement[Any]]:
-    """Where the newest row of a key lies, known closer by those that it replaces: it is no older than they are.
-
-    Without this a change that is sent again would win against a snapshot's read that came behind it.
-    """
-    server: ColumnElement[Any] = row.c[SERVER]
-    first: ColumnElement[Any] = row.c[NOT_BEFORE]
-    for other in others:
-        alike = and_(_same_key(row, other, target), other.c[GENERATION] == row.c[GENERATION])
-        behind = case((other.c[NOT_BEFORE] == other.c[NOT_AFTER], other.c[NOT_BEFORE] + 1), else_=other.c[NOT_BEFORE])
-        of_other = select(behind).where(alike).correlate(row).scalar_subquery()
-        first = case((of_other > first, of_other), else_=first)
-        server = func.coalesce(server, select(other.c[SERVER]).where(alike).correlate(row).scalar_subquery())
-    ranged = row.c[NOT_BEFORE] < row.c[NOT_AFTER]
-    return {SERVER: server, NOT_BEFORE: case((ranged, first), else_=row.c[NOT_BEFORE])}
-
-
-def require_order(
-    connection: Connection, schema: str | None, held: FromClause, target: Target, attempts: Sequence[str]
-) -> None:
-    """Refuse rows of which nothing says whether they are newer than another one of their key.
-
-    Args:
-        connection: Within a transaction.
+        connection: Within a transaction, which has held the target's order.
         schema: Of onceflow's own tables.
         held: The staging table.
         target: The target.
         attempts: Whose rows.
 
+    Returns:
+        How many rows the target is to have.
+
     Raises:
-        UnorderedError: There are some.
+        UnorderedError: Nothing says of some rows whether they are newer than another one of their key.
     """
-    mine, key = held.c[own.ID].in_(attempts), [held.c[name] for name in target.key]
-    staged = select(literal(1)).where(mine)
-    unknown = or_(*(held.c[name].is_(None) for name in (GENERATION, NOT_BEFORE, NOT_AFTER, STREAM, ARRIVAL)))
-    _refuse(connection, staged.where(unknown), _NO_SEQUENCE)
-    several = func.count(held.c[SERVER].distinct()) > 1
-    _refuse(connection, staged.group_by(*key, held.c[GENERATION]).having(several), _SERVERS)
-    differ = func.min(held.c[own.HASH]) != func.max(held.c[own.HASH])
-    _refuse(connection, staged.group_by(*key, *(held.c[name] for name in own.SEQUENCE)).having(differ), _TIES)
-    row, other = _candidates(held, target, attempts, "row"), _candidates(held, target, attempts, "other")
-    kept = _sequences(schema, target)
-    beside_kept = select(literal(1)).select_from(row.join(kept, _same_key(row, kept, target)))
-    one = row.c[GENERATION] == kept.c[GENERATION]
-    same = and_(*(row.c[name] == kept.c[name] for name in own.SEQUENCE))
-    _refuse(connection, beside_kept.where(one, row.c[SERVER] != kept.c[SERVER]), _SERVERS)
-    _refuse(connection, beside_kept.where(same, row.c[own.HASH] != kept.c[own.HASH]), _TIES)
-    for beside in (other, kept):
-        pairs = select(literal(1)).select_from(row.join(beside, _same_key(row, beside, target)))
-        pairs = pairs.where(row.c[GENERATION] == beside.c[GENERATION])
-        _refuse(connection, pairs.where(_overlap(row, beside), row.c[STREAM] != beside.c[STREAM]), _STREAMS)
-        came_behind = and_(row.c[STREAM] == beside.c[STREAM], row.c[ARRIVAL] > beside.c[ARRIVAL])
-        lies_before = and_(row.c[SERVER] == beside.c[SERVER], row.c[NOT_AFTER] < beside.c[NOT_BEFORE])
-        _refuse(connection, pairs.where(row.c[NOT_BEFORE] < row.c[NOT_AFTER], came_behind, lies_before), _PUT_BACK)
+    row = _compared(held, schema, target, attempts)
+    newest = _require_order(connection, row, target)
+    here, top, kept = _Change(row), _Change(row, _TOP), _Change(row, _KEPT)
+    names = (*target.key, own.ID, *own.SEQUENCE, own.HASH, *([own.DELETE] if target.deletes else []))
+    columns: dict[str, ColumnElement[Any]] = {name: row.c[name] for name in names}
+    # It is no older than what it replaces: else a change that is sent again would win against a snapshot's read that
+    # came behind it.
+    first: ColumnElement[Any] = here.not_before
+    server: ColumnElement[Any] = here.server
+    for other, there in ((top, _there_is(row.c[_TOP + _EXACT])), (kept, here.generation == kept.generation)):
+        behind = case((other.not_before == other.not_after, other.not_before + 1), else_=other.not_before)
+        first = case((and_(there, behind > first), behind), else_=first)
+        server = func.coalesce(server, case((there, other.server)))
+    columns |= {SERVER: server, NOT_BEFORE: case((here.ranged, first), else_=here.not_before)}
+    source = select(*(each.label(name) for name, each in columns.items())).where(_wins(row))
+    into = Target(schema, str(target.sequence), "", names, target.key)
+    connection.execute(database_of(connection).insertion(_sequences(schema, target), into, source))
+    return newest
 
 
-def _refuse(connection: Connection, rows: Select[Any], said: tuple[str, str]) -> None:
-    count = int(connection.execute(select(func.count()).select_from(rows.subquery())).scalar_one())
-    if count:
-        raise UnorderedError(said[0].format(count), said[1])
-
-
-def keep(connection: Connection, schema: str | None, target: Target, merged: FromClause) -> None:
-    """Write the sequences of rows that were merged; behind this they are no longer the newest.
+def winners(held: FromClause, schema: str | None, target: Target, attempts: Sequence[str]) -> Subquery:
+    """The staged rows of which ``keep`` has written the sequences.
 
     Args:
-        connection: Within a transaction.
+        held: The staging table.
         schema: Of onceflow's own tables.
         target: The target.
-        merged: They, as ``newest`` gave them.
+        attempts: Whose rows.
     """
-    names = (*target.key, *own.SEQUENCE, own.HASH, *([own.DELETE] if target.deletes else []))
-    kept = Target(schema, str(target.sequence), "", names, target.key)
-    source = select(*(merged.c[name] for name in names)).where(true())  # SQLite asks for a condition
-    connection.execute(database_of(connection).insertion(_sequences(schema, target), kept, source))
+    kept, names = _sequences(schema, target), (own.ID, *target.held)
+    alike = [held.c[name] == kept.c[name] for name in (*target.key, own.ID, GENERATION, STREAM, ARRIVAL, own.HASH)]
+    alike.append(held.c[NOT_AFTER] == kept.c[NOT_AFTER])  # where it begins was known closer
+    # A row may be there twice: with a sequence and a content that are the same it is one change.
+    key = [held.c[name] for name in target.key]
+    once = func.row_number().over(partition_by=key, order_by=key).label(_PLACE)
+    found = select(*(held.c[name] for name in names), once).select_from(held.join(kept, and_(*alike)))
+    row = found.where(held.c[own.ID].in_(attempts)).subquery("matched")
+    return select(*(row.c[name] for name in names)).where(row.c[_PLACE] == 1).subquery("newest")
+
+
+def _require_order(connection: Connection, row: Subquery, target: Target) -> int:
+    """Refuse rows of which nothing says whether they are newer than another one; how many win."""
+    here, top, last, kept = (_Change(row, of) for of in ("", _TOP, _LAST, _KEPT))
+    is_exact, has_top = _there_is(row.c[_EXACT]), _there_is(row.c[_TOP + _EXACT])
+    beside_top = and_(has_top, not_(is_exact))
+    # An exact change that is not the newest of them is never written: nothing hangs on it.
+    beside_kept = and_(or_(row.c[_PLACE] == 1, not_(is_exact)), here.generation == kept.generation)
+    same = and_(*(row.c[name] == row.c[_KEPT + name] for name in own.SEQUENCE))
+    unknown = or_(*(row.c[name].is_(None) for name in (GENERATION, NOT_BEFORE, NOT_AFTER, STREAM, ARRIVAL)))
+    servers = or_(row.c[_SAME_SERVER] == 0, and_(beside_kept, here.server != kept.server))
+    ties = or_(row.c[_SAME_CONTENT] == 0, and_(beside_kept, same, row.c[own.HASH] != row.c[_KEPT + own.HASH]))
+    streams = or_(
+        and_(not_(is_exact), here.stream != last.stream),
+        and_(beside_top, _overlap(here, top), here.stream != top.stream),
+        and_(is_exact, here.not_before == top.not_before, here.stream != top.stream),
+        and_(beside_kept, _overlap(here, kept), here.stream != kept.stream),
+    )
+    put_back = and_(
+        here.ranged, or_(and_(beside_top, _came_behind(here, top)), and_(beside_kept, _came_behind(here, kept)))
+    )
+    refused = ((_SERVERS, servers), (_TIES, ties), (_STREAMS, streams), (_PUT_BACK, put_back))
+    rows = func.sum(_number(unknown)).label("r")
+    keys = [func.max(_number(holds)).label(f"k{n}") for n, (_, holds) in enumerate(refused)]
+    won = func.sum(_number(_wins(row))).label("won")
+    of_key = select(won, rows, *keys).group_by(*(row.c[name] for name in target.key)).subquery()
+    newest, *counts = connection.execute(select(*(func.sum(each) for each in of_key.c))).one()
+    for (said, what_to_do), count in zip((_NO_SEQUENCE, *(said for said, _ in refused)), counts, strict=True):
+        if count:
+            raise UnorderedError(said.format(count), what_to_do)
+    return int(newest or 0)
 
 
 def _sequences(schema: str | None, target: Target) -> TableClause:
     """The sequences of what the target has, as a statement names them."""
-    columns = (*target.key, *own.SEQUENCE, own.HASH, own.DELETE)
+    columns = (*target.key, own.ID, *own.SEQUENCE, own.HASH, own.DELETE)
     return table(str(target.sequence), *map(column, columns), schema=schema)
 
 
-def _candidates(held: FromClause, target: Target, attempts: Sequence[str], name: str) -> Subquery:
-    """Of each key the newest change whose position is known exactly, and all others.
+def _compared(held: FromClause, schema: str | None, target: Target, attempts: Sequence[str]) -> Subquery:
+    """Each row, with what it is looked at beside.
 
-    So a key that has changed often in an epoch is not compared with itself as often as that, squared.
+    ``top_``: of its key and generation the newest exact change, if there is one; ``last_``: the read that arrived last,
+    if there is one; ``kept_``: what the target has of the key.
     """
-    ranked = _ranked(held, target, attempts, f"ranked_{name}")
-    kept = [ranked.c[each] for each in (own.ID, own.HASH, *target.held)]
-    return select(*kept).where(or_(ranked.c[_RANK] == 1, not_(_is_exact(ranked)))).subquery(name)
+    key = [held.c[name] for name in target.key]
+    exact = _number(and_(held.c[NOT_BEFORE] == held.c[NOT_AFTER], held.c[SERVER].is_not(None)))
+    of = [*key, held.c[GENERATION]]
+    by_position: dict[str, Any] = {
+        "partition_by": of,
+        "order_by": (exact.desc(), held.c[NOT_BEFORE].desc(), held.c[ARRIVAL].desc()),
+    }
+    by_arrival: dict[str, Any] = {"partition_by": of, "order_by": (exact, held.c[ARRIVAL].desc())}
+    alike: dict[str, Any] = {"partition_by": [*key, *(held.c[name] for name in own.SEQUENCE)]}
+    least, greatest = (of_all(held.c[SERVER]).over(partition_by=of) for of_all in (func.min, func.max))
+    one, other = (of_all(held.c[own.HASH]).over(**alike) for of_all in (func.min, func.max))
+    columns = [held.c[name] for name in (own.ID, own.HASH, *target.held)]
+    columns += [
+        exact.label(_EXACT),
+        func.row_number().over(**by_position).label(_PLACE),
+        func.row_number().over(**by_arrival).label(_READ_PLACE),
+        func.max(held.c[GENERATION]).over(partition_by=key).label(_NEWEST_GENERATION),
+        case((least != greatest, 0), else_=1).label(_SAME_SERVER),
+        case((one != other, 0), else_=1).label(_SAME_CONTENT),
+    ]
+    for prefix, window in ((_TOP, by_position), (_LAST, by_arrival)):
+        columns += [func.first_value(held.c[n]).over(**window).label(prefix + n) for n in own.SEQUENCE[1:]]
+        columns += [
+            held.c[GENERATION].label(prefix + GENERATION),
+            func.first_value(exact).over(**window).label(prefix + _EXACT),
+        ]
+    row = select(*columns).where(held.c[own.ID].in_(attempts)).subquery("staged")
+    kept = _sequences(schema, target)
+    of_kept = [kept.c[name].label(_KEPT + name) for name in (*own.SEQUENCE, own.HASH)]
+    same_key = and_(*(row.c[name] == kept.c[name] for name in target.key))
+    return select(*row.c, *of_kept).select_from(row.outerjoin(kept, same_key)).subquery("compared")
 
 
-def _exact(held: FromClause, target: Target, attempts: Sequence[str]) -> Subquery:
-    """Of each key the newest change whose position is known exactly."""
-    ranked = _ranked(held, target, attempts, "ranked_exact")
-    columns = (ranked.c[name] for name in (*target.key, *own.SEQUENCE))
-    return select(*columns).where(_is_exact(ranked), ranked.c[_RANK] == 1).subquery("exact")
+class _Change:
+    """A change's sequence, as columns of a row.
+
+    Args:
+        row: The row.
+        prefix: Of the columns' names.
+    """
+
+    def __init__(self, row: FromClause, prefix: str = "") -> None:
+        self.generation, self.server, self.not_before, self.not_after, self.stream, self.arrival = (
+            row.c[prefix + name] for name in own.SEQUENCE
+        )
+        self.ranged = self.not_before < self.not_after
 
 
-def _ranked(held: FromClause, target: Target, attempts: Sequence[str], name: str) -> Subquery:
-    order = (held.c[GENERATION].desc(), held.c[NOT_BEFORE].desc(), held.c[ARRIVAL].desc())
-    by = [*(held.c[each] for each in target.key), _is_exact(held)]
-    rank = func.row_number().over(partition_by=by, order_by=order).label(_RANK)
-    columns = [held.c[each] for each in (own.ID, own.HASH, *target.held)]
-    return select(*columns, rank).where(held.c[own.ID].in_(attempts)).subquery(name)
+def _wins(row: Subquery) -> ColumnElement[bool]:
+    """It is the newest of its key's rows that are staged, and newer than what the target has of it."""
+    top, last = _Change(row, _TOP), _Change(row, _LAST)
+    no_read = _there_is(row.c[_LAST + _EXACT])
+    exact = and_(_there_is(row.c[_TOP + _EXACT]), or_(no_read, _newer(top, last)))
+    place = case((exact, row.c[_PLACE]), else_=row.c[_READ_PLACE])
+    kept = _Change(row, _KEPT)
+    behind_kept = or_(kept.generation.is_(None), _newer(_Change(row), kept))
+    return and_(row.c[GENERATION] == row.c[_NEWEST_GENERATION], place == 1, behind_kept)
 
 
-def _is_exact(row: FromClause) -> ColumnElement[bool]:
-    """It is known at which position it lies, and of which server that is."""
-    return and_(row.c[NOT_BEFORE] == row.c[NOT_AFTER], row.c[SERVER].is_not(None))
-
-
-def _same_key(one: FromClause, other: FromClause, target: Target) -> ColumnElement[bool]:
-    return and_(*(one.c[name] == other.c[name] for name in target.key))
-
-
-def _overlap(one: FromClause, other: FromClause) -> ColumnElement[bool]:
+def _overlap(one: _Change, other: _Change) -> ColumnElement[bool]:
     """Their positions do not order them: they are of no known server, or none lies behind the other."""
-    unknown = or_(one.c[SERVER].is_(None), other.c[SERVER].is_(None))
-    return or_(unknown, and_(one.c[NOT_BEFORE] <= other.c[NOT_AFTER], other.c[NOT_BEFORE] <= one.c[NOT_AFTER]))
+    unknown = or_(one.server.is_(None), other.server.is_(None))
+    return or_(unknown, and_(one.not_before <= other.not_after, other.not_before <= one.not_after))
 
 
-def _newer(one: FromClause, other: FromClause) -> ColumnElement[bool]:
+def _newer(one: _Change, other: _Change) -> ColumnElement[bool]:
     """Whether one is newer; false or true, never null, of rows that were not refused."""
-    known = and_(one.c[SERVER].is_not(None), other.c[SERVER].is_not(None))
-    behind = and_(known, one.c[NOT_BEFORE] > other.c[NOT_AFTER])
-    later = and_(_overlap(one, other), one.c[ARRIVAL] > other.c[ARRIVAL])
-    same_generation = and_(one.c[GENERATION] == other.c[GENERATION], or_(behind, later))
-    return or_(one.c[GENERATION] > other.c[GENERATION], same_generation)
+    known = and_(one.server.is_not(None), other.server.is_not(None))
+    behind = and_(known, one.not_before > other.not_after)
+    later = and_(_overlap(one, other), one.arrival > other.arrival)
+    same_generation = and_(one.generation == other.generation, or_(behind, later))
+    return or_(one.generation > other.generation, same_generation)
+
+
+def _came_behind(one: _Change, other: _Change) -> ColumnElement[bool]:
+    """It arrived later, and lies before the other."""
+    later = and_(one.stream == other.stream, one.arrival > other.arrival)
+    return and_(later, one.server == other.server, one.not_after < other.not_before)
+
+
+def _number(holds: ColumnElement[bool]) -> ColumnElement[int]:
+    return case((holds, literal(1)), else_=literal(0))
+
+
+def _there_is(number: ColumnElement[int]) -> ColumnElement[bool]:
+    return number == 1

@@ -6,16 +6,13 @@ Must not know: what the order of changes is, staged rows, epochs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, Column, Engine, MetaData, SmallInteger, Table, inspect
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import BigInteger, Column, Engine, MetaData, SmallInteger, String, Table, inspect
 
 from onceflow.connectors.database import marks
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.columns import SEQUENCE_COLUMNS
 from onceflow.connectors.database.introspection import column_types
-from onceflow.connectors.database.system import Database
 from onceflow.connectors.database.target import Target
 from onceflow.errors import ConfigurationError, RecoveryError
 
@@ -23,21 +20,13 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ReflectedColumn
 
 
-def types(database: Database) -> list[tuple[str, TypeEngine[Any]]]:
-    """The columns of a sequence, in this table and in what is staged."""
-    return [(name, database.column_for(kind)) for name, kind in SEQUENCE_COLUMNS.items()]
-
-
-def of_target(
-    target: Target, schema: str | None, found: Mapping[str, ReflectedColumn], database: Database
-) -> Table | None:
-    """The table: the target's key, a sequence, the newest row's hash, and whether it means a delete.
+def of_target(target: Target, schema: str | None, found: Mapping[str, ReflectedColumn]) -> Table | None:
+    """The table: the target's key, a sequence, the newest row's hash and attempt, and whether it means a delete.
 
     Args:
         target: The target.
         schema: Of onceflow's own tables.
         found: The target's columns.
-        database: Theirs.
 
     Returns:
         It, or None where the target's rows are not ordered.
@@ -48,7 +37,8 @@ def of_target(
         target.sequence,
         MetaData(schema=schema),
         *(Column(name, found[name]["type"], primary_key=True, autoincrement=False) for name in target.key),
-        *(Column(name, kind, nullable=True) for name, kind in types(database)),
+        *(Column(name, BigInteger, nullable=True) for name in own.SEQUENCE),
+        Column(own.ID, String(32), nullable=False),
         Column(own.HASH, BigInteger, nullable=False),
         Column(own.DELETE, SmallInteger, nullable=True),
         **own.INNODB,

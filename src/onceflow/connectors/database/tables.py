@@ -52,7 +52,7 @@ VERSION = 1
 ID = "onceflow_attempt"
 HASH = "onceflow_hash"
 DELETE = "onceflow_delete"
-SEQUENCE = tuple(SEQUENCE_COLUMNS)
+SEQUENCE = SEQUENCE_COLUMNS
 """The columns of a staging table that its target does not have: ``DELETE`` where rows may mean deletes, ``SEQUENCE``
 where they are ordered."""
 

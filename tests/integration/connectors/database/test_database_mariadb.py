@@ -14,7 +14,10 @@ from onceflow.errors import ConfigurationError, DatabaseUnavailableError, PreCom
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
+from tests.support.changes import ORDERED, Change, OrderedMariaDb
 from tests.support.mariadb import running_mariadb, running_mysql
+
+DELETING = {"key": "key", "delete_when": "gone"}
 
 
 @pytest.fixture(scope="module", params=[running_mariadb, running_mysql], ids=["mariadb", "mysql"])
@@ -36,7 +39,7 @@ def test_mariadb(check, world):
 
 @pytest.fixture(scope="module")
 def keyed(server):
-    world = server.saying(key="key", delete_when="gone")
+    world = server.saying(**DELETING)
     world.ask("drop table if exists payments, payments_onceflow_staged")
     yield world
     world.ask("drop table if exists payments, payments_onceflow_staged")
@@ -58,6 +61,32 @@ def test_deletes(keyed):
             t.commit(start, prepared)
         said = {key: word for key, word in keyed.says().items() if key in keys}
         assert said == {keys[1]: "two"} | dict.fromkeys(keys[2:], "one")
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["unordered", "ordered"])
+def test_what_an_epoch_reads_does_not_grow_with_its_table(server, ordered):
+    """A delete's subquery would be asked for each row of the table: an epoch of 20 would read 60,000 rows and more."""
+    world = OrderedMariaDb(server.port, scheme=server.scheme, **ORDERED) if ordered else server.saying(**DELETING)
+    for (table,) in world.ask("show tables"):
+        world.ask(f"drop table {table}")
+
+    def read():
+        return sum(int(n) for name, n in world.ask("show global status") if name.startswith("Handler_read"))
+
+    with Trial(world) as t:
+        start, keys = t.start(), [f"k{n}" for n in range(3_000)]
+        for epoch, (word, of) in enumerate([("one", keys), ("gone", keys[:20])]):
+            if ordered:
+                of = [Change.at(key, None if epoch else 1, 1 + epoch).text() for key in of]
+            staged = start.write(of, 0, epoch=epoch) if ordered else start.report(start.put(of, word, epoch=epoch), of)
+            prepared = start.seal([staged], epoch)
+            before = read()
+            assert start.committer.check(prepared, start.run(epoch), 0.0) is None
+            t.commit(start, prepared)
+            start.newest = {p.sink: p.handle for p in prepared}
+        rows = read() - before
+    assert len(world.whole()) == 2_980
+    assert rows < 20_000
 
 
 def test_a_server_that_is_killed(server, world):
