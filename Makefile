@@ -99,7 +99,7 @@ faults-state: jars ## Each example with state killed at every crash point, an ho
 	@$(BIN)/python -m tests.examples.page
 
 example: jars ## An example on a real Kafka, its output recomputed; NAME=sessions ARGS="--records 20000 --seed 7"
-	@$(BIN)/python -m tests.examples.stateful $(or $(NAME),all) $(ARGS)
+	@$(BIN)/python -m tests.examples $(or $(NAME),all) $(ARGS)
 
 walk: jars ## One small job step by step: what each step leaves on the broker and in the checkpoint
 	@$(BIN)/onceflow walk $(ARGS)

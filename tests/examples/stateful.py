@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -489,14 +489,14 @@ def prepared(
         yield run
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; 1 if something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.examples.stateful", description=__doc__)
     parser.add_argument("example", choices=[*CASES, "all"])
     parser.add_argument("--records", type=int, default=3_000, help="about so many are written")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--die", default="", help="crash points, with commas between: D5@1,D7@3")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     good = True
     for name in CASES if asked.example == "all" else [asked.example]:
         folder = Path(tempfile.mkdtemp(prefix=f"onceflow-{name}-"))

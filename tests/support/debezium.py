@@ -28,7 +28,7 @@ class Connector:
     """One worker with one connector, which keeps its offsets in a file.
 
     Args:
-        folder: For that, and its log.
+        folder: For a folder of its own, with that and its log.
         kafka: The broker's addresses.
         server: What it reads. It runs with ``wal_level=logical``.
         tables: With their schemas.
@@ -45,12 +45,14 @@ class Connector:
         prefix: str | None = None,
         **settings: str,
     ) -> None:
-        self._folder = folder
+        self._folder = folder / "connect"
+        folder = self._folder
         folder.mkdir(parents=True, exist_ok=True)
         self.prefix = prefix or f"cdc-{uuid.uuid4().hex[:8]}"
         self.slot = self.prefix.replace("-", "_")
         self._server = server
         self._process: subprocess.Popen[bytes] | None = None
+        server.execute("create table if not exists fence (id int primary key, moved int)")
         worker = {
             "bootstrap.servers": kafka,
             "key.converter": _JSON,
@@ -74,7 +76,7 @@ class Connector:
             "publication.autocreate.mode": "filtered",
             "slot.name": self.slot,
             "topic.prefix": self.prefix,
-            "table.include.list": ",".join(tables),
+            "table.include.list": ",".join((*tables, "public.fence")),
             "decimal.handling.mode": "string",
             "poll.interval.ms": "50",
             "topic.creation.default.partitions": "2",
@@ -89,7 +91,10 @@ class Connector:
         return f"{self.prefix}.{table}"
 
     def start(self) -> Self:
-        """Start it; it sends changes when this returns, or will without anybody doing more."""
+        """Start it. Its first start has begun the snapshot when this returns, and what changes from now on it sends.
+
+        Killed before ``wait_sent``, it begins another snapshot, and never tells what was deleted between the two.
+        """
         with (self._folder / "log").open("ab") as log:
             java = [java_executable(), "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
             files = [str(self._folder / f"{name}.properties") for name in ("worker", "connector")]
@@ -101,16 +106,34 @@ class Connector:
                 stderr=log,
                 start_new_session=True,
             )
-        wait_until(self._streams, what="Debezium")
+        # A slot whose position is known is through with transactions that were open before it.
+        wait_until(lambda: self._slot("active and confirmed_flush_lsn is not null"), seconds=180, what="Debezium")
         return self
 
-    def _streams(self) -> bool:
+    def _slot(self, holds: str, **values: object) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, (self._folder / "log").read_text()[-5_000:]
-        query = "select active from pg_replication_slots where slot_name = %(slot)s"
+        slots = "pg_replication_slots left join pg_stat_replication on active_pid = pid"
+        query = f"select 1 from {slots} where slot_name = %(slot)s and {holds}"
         with suppress(psycopg.OperationalError):
-            return (True,) in self._server.execute(query, slot=self.slot)
+            return self._server.execute(query, slot=self.slot, **values) != []
         return False
+
+    def wait_sent(self) -> None:
+        """Until all that is committed now is in Kafka: changes of a table of its own move what it has confirmed."""
+        wait_until(lambda: self._slot("state = 'streaming'"), seconds=180, what="the snapshot's end")
+        (position,) = self._server.execute("select pg_current_wal_insert_lsn()")[0]
+
+        def confirmed() -> bool:
+            self._server.execute("insert into fence values (1, 0) on conflict (id) do update set moved = 1")
+            return self._slot("confirmed_flush_lsn >= %(lsn)s", lsn=position)
+
+        wait_until(confirmed, seconds=180, what=f"{position} to be sent")
+
+    def pause(self, *, on: bool) -> None:
+        """It stands still, or goes on."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGSTOP if on else signal.SIGCONT)
 
     def kill(self) -> None:
         """``kill -9``. What it has sent and not kept as sent it sends again."""
@@ -119,9 +142,13 @@ class Connector:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+            gone = "select 1 from pg_replication_slots where slot_name = %(slot)s and active"
+            wait_until(lambda: not self._server.execute(gone, slot=self.slot), what="the server to notice it")
 
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        slot = "from pg_replication_slots where slot_name = %(slot)s"
+        self._server.execute(f"select pg_drop_replication_slot(slot_name) {slot}", slot=self.slot)

@@ -46,6 +46,7 @@ _CHANGE = [
 ]
 _ENVELOPE = StructType([*_CHANGE, StructField("payload", StructType(_CHANGE)), StructField(_CORRUPT, _TEXT)])
 _ABSENT = "__debezium_unavailable_value"
+_LEFT_OUT = "Debezium has left a value out that is stored apart: set REPLICA IDENTITY FULL for the table"
 _READ, _DELETE = "r", "d"
 _OF_BINLOG = ("mysql", "mariadb")
 
@@ -132,72 +133,78 @@ class _Reading(RecordReading):
     servers: tuple[str, ...]
 
     def parsed(self, column: Column) -> Column:
-        """A struct: ``of``, the change with the text of its row, and ``row``, what was made of that."""
+        """A struct.
+
+        ``of``: the change, its row's text, its server and position; ``generation``; ``row``: what was made of the text;
+        ``said``: why it is malformed, unless its row alone is.
+        """
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         found = F.from_json(column.cast("string"), _ENVELOPE, options)
 
         def change_of(whole: Column) -> Column:
             change = F.coalesce(whole["payload"], whole.dropFields("payload", _CORRUPT))
-            return F.struct(change.alias("change"), whole[_CORRUPT].isNotNull().alias("corrupt"))
+            corrupt = column.isNotNull() & (whole[_CORRUPT].isNotNull() | change.isNull())
+            return F.struct(change.alias("change"), corrupt.alias("corrupt"))
 
-        def with_text(of: Column) -> Column:
+        def placed(of: Column) -> Column:
             change = of["change"]
-            text = F.when(change["op"] == _DELETE, change["before"]).otherwise(change["after"])
-            return F.struct(of["corrupt"].alias("corrupt"), change.alias("change"), text.cast("binary").alias("bytes"))
+            text = F.when(change["op"] == _DELETE, change["before"]).otherwise(change["after"]).cast("binary")
+            place = {"position": self._position(change["source"]), "server": self._server(change)}
+            named = (value.alias(name) for name, value in place.items())
+            return F.struct(of["corrupt"].alias("corrupt"), change.alias("change"), text.alias("bytes"), *named)
 
         def with_row(of: Column) -> Column:
-            return F.struct(of.alias("of"), self.row.parsed(of["bytes"]).alias("row"))
+            row, generation = self.row.parsed(of["bytes"]), self._generation(of["change"]["source"], of["server"])
+            return F.struct(of.alias("of"), generation.alias("generation"), row.alias("row"))
+
+        def with_reason(it: Column) -> Column:
+            return it.withField("said", self._said(column, it))
 
         # A function's argument is evaluated once, where Spark would put the parser into each place that asks for it.
         steps = F.array(found)
-        for step in (change_of, with_text, with_row):
+        for step in (change_of, placed, with_row, with_reason):
             steps = F.transform(steps, step)
         return F.get(steps, F.lit(0))
+
+    def _said(self, column: Column, it: Column) -> Column:
+        """The first that holds of what is wrong beside the row."""
+        of = it["of"]
+        change, octets = of["change"], of["bytes"]
+        source, op = change["source"], change["op"]
+        known = F.coalesce(source["connector"].isin("postgresql", *_OF_BINLOG), F.lit(False))
+        is_change = op != _READ
+        wrong = {
+            "it is null, a tombstone": column.isNull(),
+            "it is no JSON object of Debezium's form": of["corrupt"],
+            "it is a record of the schema's history: no change": op.isNull() & change["ddl"].isNotNull(),
+            "it is a record of transactions' metadata": op.isNull() & change["status"].isNotNull(),
+            "it has no op: it is no change, or ExtractNewRecordState has unwrapped it": op.isNull(),
+            "it is a truncate: set the connector's skipped.operations to t, or empty the table": op == "t",
+            "it is a message, no change of a row": op == "m",
+            "its op is none that is known": ~op.isin("c", "u", _READ, _DELETE),
+            "it is a delete without before: the table's REPLICA IDENTITY is NOTHING": octets.isNull() & (op == _DELETE),
+            "it has no after": octets.isNull(),
+            "it is of a connector of which no order is known": ~known,
+            "its source has no name": source["name"].isNull(),
+            "its source has no position": is_change & of["position"].isNull(),
+            "its source has no server_id": is_change & of["server"].isNull(),
+            "it is of a server that servers does not name": it["generation"].isNull(),
+            _LEFT_OUT: (op != _DELETE) & self._absent(it["row"]),
+        }
+        return F.coalesce(*(F.when(holds, F.lit(why)) for why, holds in wrong.items()))
 
     def nothing(self, column: Column) -> Column:
         """A tombstone, which follows a delete."""
         return column.isNull()
 
-    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:
+    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
         """See the class."""
-        return self.reason(column, parsed, latest).isNotNull()
+        return parsed["said"].isNotNull() | self.row.malformed(parsed["of"]["bytes"], parsed["row"], latest)
 
-    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
+    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
         """The first that holds."""
-        of, row = parsed["of"], parsed["row"]
-        change = of["change"]
-        source = change["source"]
-        op = change["op"]
-        said = (
-            F.when(column.isNull(), F.lit("it is null, a tombstone"))
-            .when(of["corrupt"] | change.isNull(), F.lit("it is no JSON object of Debezium's form"))
-            .when(op.isNull() & change["ddl"].isNotNull(), F.lit("it is a record of the schema's history: no change"))
-            .when(op.isNull() & change["status"].isNotNull(), F.lit("it is a record of transactions' metadata"))
-            .when(op.isNull(), F.lit("it has no op: it is no change, or ExtractNewRecordState has unwrapped it"))
-            .when(op == "t", F.lit("it is a truncate: set the connector's skipped.operations to t, or empty the table"))
-            .when(op == "m", F.lit("it is a message, no change of a row"))
-            .when(~op.isin("c", "u", "r", _DELETE), F.lit("its op is none that is known"))
-            .when(
-                of["bytes"].isNull() & (op == _DELETE),
-                F.lit("it is a delete without before: the table's REPLICA IDENTITY is NOTHING"),
-            )
-            .when(of["bytes"].isNull(), F.lit("it has no after"))
-        )
-        known = source["connector"].isin("postgresql", *_OF_BINLOG)
-        position = self._position(source)
-        said = (
-            said.when(~F.coalesce(known, F.lit(False)), F.lit("it is of a connector of which no order is known"))
-            .when(source["name"].isNull(), F.lit("its source has no name"))
-            .when((op != _READ) & position.isNull(), F.lit("its source has no position"))
-            .when((op != _READ) & self._server(change).isNull(), F.lit("its source has no server_id"))
-            .when(self._generation(change).isNull(), F.lit("it is of a server that servers does not name"))
-            .when(
-                (op != _DELETE) & self._absent(row),
-                F.lit("Debezium has left a value out that is stored apart: set REPLICA IDENTITY FULL for the table"),
-            )
-        )
-        wrong = self.row.malformed(of["bytes"], row, latest)
-        return said.when(wrong, F.concat(F.lit("its row: "), self.row.reason(of["bytes"], row, latest)))
+        of_row = self.row.reason(parsed["of"]["bytes"], parsed["row"], latest)
+        return F.coalesce(parsed["said"], F.concat(F.lit("its row: "), of_row))
 
     def columns(self, parsed: Column) -> list[Column]:
         """The row's, and whether it was deleted."""
@@ -206,13 +213,13 @@ class _Reading(RecordReading):
 
     def placed(self, parsed: Column, stream: Column, arrival: Column) -> list[Column]:
         """The change's sequence."""
-        change = parsed["of"]["change"]
-        source, is_read = change["source"], change["op"] == _READ
-        position = self._position(source)
-        of_log = F.when(source["connector"] == "postgresql", source["lsn"] - 1)  # a binlog's position says no server
+        of = parsed["of"]
+        is_read, position = of["change"]["op"] == _READ, of["position"]
+        # A binlog's position says no server.
+        of_log = F.when(of["change"]["source"]["connector"] == "postgresql", position - 1)
         parts = {
-            "generation": self._generation(change),
-            "server": self._server(change),
+            "generation": parsed["generation"],
+            "server": of["server"],
             "not_before": F.when(is_read, F.lit(FIRST)).otherwise(position),
             "not_after": F.when(is_read, F.coalesce(of_log, F.lit(LAST))).otherwise(position),
             "stream": stream,
@@ -241,11 +248,11 @@ class _Reading(RecordReading):
         )
         return F.when(source["connector"].isin(*_OF_BINLOG), numbered).otherwise(source["name"])
 
-    def _generation(self, change: Column) -> Column:
+    def _generation(self, source: Column, server: Column) -> Column:
         """The place of its server among those that are named; null where it is not named, or not told from others."""
         if not self.servers:
             return F.lit(0)
-        server, name = self._server(change), change["source"]["name"]
+        name = source["name"]
         found = F.lit(None).cast("int")
         for at, each in enumerate(self.servers):
             found = F.when(server == each, F.lit(at)).otherwise(found)

@@ -5,7 +5,7 @@
 import datetime as dt
 import json
 import random
-from contextlib import closing
+from contextlib import ExitStack, closing
 from decimal import Decimal
 
 import psycopg
@@ -239,17 +239,6 @@ def original(server):
     ]
 
 
-def sent(server, connector):
-    """Wait until the connector has sent all that is committed now."""
-    (position,) = server.execute("select pg_current_wal_lsn()")[0]
-    server.execute("insert into account values (1000000, 'end', null, null, null, null, null)")
-    server.execute("delete from account where id = 1000000")
-    query = "select confirmed_flush_lsn >= %(lsn)s from pg_replication_slots where slot_name = %(slot)s"
-    wait_until(
-        lambda: server.execute(query, lsn=position, slot=connector.slot) == [(True,)], what=f"{position} to be sent"
-    )
-
-
 def disturbed(server, chance, changes):
     """Three sessions that change rows, each in transactions of several statements, by this seed."""
     with closing(psycopg.connect(server.url())) as a, closing(psycopg.connect(server.url())) as b:
@@ -282,25 +271,48 @@ def disturbed(server, chance, changes):
         b.commit()
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.faults) for n in range(2, 6))])
-def test_a_table_is_copied(spark, cluster, table, tmp_path, seed):
-    """Snapshot, changes of two sessions in each other, new keys, large values, a connector that is killed: the same."""
+STEPS = ("change", "change", "open", "commit", "kill", "start", "pause", "wait", "copy")
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.faults) for n in range(2, 12))])
+def test_a_table_is_copied(spark, cluster, admin, table, tmp_path, seed):
+    """Snapshot, sessions in each other, open transactions, a connector that is killed, stands still, sends again."""
     chance = random.Random(seed)
     disturbed(table, chance, 40)
+    left, opened, alive = [], 0, True
     with (
-        closing(psycopg.connect(table.url())) as late,
-        Connector(tmp_path / "connect", cluster.bootstrap_servers, table, ["public.account"]) as connector,
+        ExitStack() as sessions,
+        Connector(tmp_path, cluster.bootstrap_servers, table, ["public.account"]) as connector,
     ):
-        late.execute("insert into account (id, owner) values (500, 'early')")
-        for _ in range(2):
-            disturbed(table, chance, 40)
-            sent(table, connector)
-            copied(spark, cluster, connector, table, tmp_path)
-            connector.kill()
-            disturbed(table, chance, 20)
+        left.append(sessions.enter_context(closing(psycopg.connect(table.url()))))
+        left[0].execute("insert into account (id, owner) values (499, 'open over the snapshot')")
+        disturbed(table, chance, 40)
+        connector.wait_sent()
+        for step in chance.choices(STEPS, k=14):
+            if step == "change":
+                disturbed(table, chance, 20)
+            elif step == "open":
+                left.append(sessions.enter_context(closing(psycopg.connect(table.url()))))
+                left[-1].execute("insert into account (id, owner) values (%s, 'early')", [500 + opened])
+                opened += 1
+            elif step == "commit" and left:
+                left.pop(chance.randrange(len(left))).commit()
+            elif step == "kill":
+                connector.kill()
+                alive = False
+            elif step == "start" and not alive:
+                connector.start()
+                alive = True
+            elif step in ("pause", "wait") and alive:
+                connector.pause(on=step == "pause")
+            elif step == "copy" and connector.topic("public.account") in admin.list_topics():
+                copied(spark, cluster, connector, table, tmp_path)
+        for session in left:
+            session.commit()
+        if not alive:
             connector.start()
-        late.commit()
-        sent(table, connector)
+        connector.pause(on=False)
+        connector.wait_sent()
         assert copied(spark, cluster, connector, table, tmp_path) == original(table)
 
 
@@ -333,7 +345,7 @@ def test_each_type(spark, cluster, admin, server, tmp_path):
         f"create table typed ({', '.join(TYPES)})",
         f"insert into typed values ({', '.join(value for _, value, _ in TYPES.values())})",
     )
-    with Connector(tmp_path / "connect", cluster.bootstrap_servers, server, ["public.typed"]) as connector:
+    with Connector(tmp_path, cluster.bootstrap_servers, server, ["public.typed"]) as connector:
         topic = connector.topic("public.typed")
         wait_until(lambda: topic in admin.list_topics() and read_topic(cluster, topic), what="a record")
     form = of.Debezium(of.Json(", ".join(column for column, *_ in TYPES.values())))
@@ -350,7 +362,7 @@ def test_a_large_value_that_is_not_sent(spark, cluster, table, tmp_path):
         table.execute("alter table account alter big set storage external")
         table.execute("insert into account (id, owner, big) values (1, 'ann', repeat('b', 100000))")
         table.execute("update account set owner = 'bob' where id = 1")
-        sent(table, connector)
+        connector.wait_sent()
         topic = connector.topic("public.account")
         wait_until(lambda: len(read_topic(cluster, topic)) >= 2, what="two changes")
         with pytest.raises(StreamingQueryException, match="REPLICA IDENTITY FULL"):

@@ -76,10 +76,9 @@ def test_what_an_epoch_reads_does_not_grow_with_its_table(server, ordered):
     with Trial(world) as t:
         start, keys = t.start(), [f"k{n}" for n in range(3_000)]
         for epoch, (word, of) in enumerate([("one", keys), ("gone", keys[:20])]):
-            if ordered:
-                of = [Change.at(key, None if epoch else 1, 1 + epoch).text() for key in of]
-            staged = start.write(of, 0, epoch=epoch) if ordered else start.report(start.put(of, word, epoch=epoch), of)
-            prepared = start.seal([staged], epoch)
+            changes = [Change.at(key, None if epoch else 1, 1 + epoch).text() for key in of]
+            handle = start.write(changes, 0, epoch=epoch) if ordered else start.put(of, word, epoch=epoch)
+            prepared = start.seal([handle if ordered else start.report(handle, of)], epoch)
             before = read()
             assert start.committer.check(prepared, start.run(epoch), 0.0) is None
             t.commit(start, prepared)

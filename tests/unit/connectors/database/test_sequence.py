@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from onceflow.connectors.database import sequence
 from onceflow.connectors.database.sink import DatabaseSink
 from onceflow.errors import ConfigurationError, RecoveryError, RowRefusedError
 from onceflow.testing import conformance
@@ -218,3 +219,19 @@ def test_what_a_connector_sends_ends_as_the_source_is(steps, grows):
             found = {key: value for key, value in world.table().items() if key not in source.ghosts}
             assert found == {key: source.rows[key] for key in source.rows if key in seen}
             event("whole")
+
+
+def test_a_second_snapshot_is_told_once(tmp_path, caplog, monkeypatch):
+    """What was deleted between the two stays: said once; not of one that is sent again, nor of a single key's read."""
+    monkeypatch.setattr(sequence, "_TOLD_AGAIN", set())
+    world = Ordered(tmp_path)
+    with Trial(world) as t:
+        epochs = Epochs(t, t.start())
+        reads = (Change.read("a", 1, 10), Change.read("a", 1, 10), Change.read("a", 1), Change.at("a", 2, 15))
+        for arrival, change in enumerate(reads):
+            epochs.put([replace(change, arrival=arrival)])
+        assert "second snapshot" not in caplog.text
+        epochs.put([Change.read("b", 1, 10, arrival=11)])
+        epochs.put([Change.read("a", 2, 20, arrival=12), Change.read("b", 1, 20, arrival=13)])
+        epochs.put([Change.read("b", 1, 30, arrival=14)])
+    assert caplog.text.count("table payments: 1 of its keys are read by a second snapshot") == 1
