@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType, TypeEngine
 
 from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
-from onceflow.connectors.database import marks, rights, sequence_table
+from onceflow.connectors.database import added, marks, rights, sequence_table
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
@@ -106,6 +106,8 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             found = self._found()
             if found:
                 fields = written(fields, self._sink.delete_when, self._sink.sequence_by)
+                if self._sink.adds_columns:
+                    fields = written(fields, *(f.name for f in added.missing(fields, found, self._sink.key)))
                 self._compare(fields, found)
                 target = self._target_of(fields.names, self._staged_for(fields.names))
                 self._try_rights(target, found)
@@ -169,6 +171,10 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                         _in_words(waiting),
                     )
                 self._create(fields)
+                found = self._found()
+            if self._sink.adds_columns and (new := added.missing(fields, found, self._sink.key)):
+                self._compare(written(fields, *(f.name for f in new)), found)
+                added.add(self._engine, self._schema, self._sink.table, new, f"sink {self._sink.name}")
                 found = self._found()
             self._compare(fields, found)
             with self._engine.begin() as connection:
@@ -373,13 +379,16 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         wrong += self._key_troubles(found) + self._blurred_keys(fields, found) + self._hidden_rows()
         if wrong:
             said = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in fields.fields)
-            raise self._unfit(wrong, f"the output has {said}")
+            new = added.missing(fields, found, self._sink.key)
+            adding = added.statements(self._engine, self._schema, self._sink.table, new)
+            raise self._unfit(wrong, f"the output has {said}", adding)
 
-    def _unfit(self, wrong: Sequence[str], cause: str) -> ConfigurationError:
+    def _unfit(self, wrong: Sequence[str], cause: str, adding: Sequence[str] = ()) -> ConfigurationError:
+        more = f', as with {"; ".join(adding)}, which schema_changes="add" does' if adding else ""
         return ConfigurationError(
             f"the output does not fit table {self._sink.destination} of sink {self._sink.name}: {'; '.join(wrong)}",
             cause=cause,
-            action="cast or select in the stream function, or alter the table",
+            action=f"cast or select in the stream function, or alter the table{more}",
         )
 
     def require_beside(self, others: Sequence[SinkConnection]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql.types import BooleanType, StructType
 
@@ -57,6 +57,8 @@ class DatabaseSink(Sink):
         schema: Where onceflow's own tables are (``onceflow_ledger``, ``onceflow_attempts``, …, and what is staged), and
             the table, if it names no other. None: the user's own.
         create_table: Make the table from the output's columns if it is not there; False refuses to start.
+        schema_changes: ``"add"``: a start adds the output's columns that the table does not have, null in the rows that
+            are there; never those of the key. ``"refuse"``: a start says which they are, and what adds them.
         name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The table by default.
 
     Raises:
@@ -78,6 +80,7 @@ class DatabaseSink(Sink):
         sequence_by: str | None = None,
         schema: str | None = None,
         create_table: bool = False,
+        schema_changes: Literal["refuse", "add"] = "refuse",
         name: str | None = None,
     ) -> None:
         self.url = _taken(url)
@@ -94,6 +97,7 @@ class DatabaseSink(Sink):
         self.delete_when = delete_when
         self.sequence_by = sequence_by
         self.create_table = create_table
+        self.adds_columns = schema_changes == "add"
         self.name = table if name is None else name
         self.destination = ".".join(part for part in (self.table_schema, self.table) if part)
         if SINK_NAME.fullmatch(self.name) is None:

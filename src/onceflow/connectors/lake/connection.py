@@ -5,8 +5,11 @@ Must not know: epochs, decisions, any particular format, how files are written a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql.types import StructType
 
 from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
 from onceflow.connectors.lake.committer import LakeCommitter
@@ -16,8 +19,7 @@ from onceflow.connectors.lake.translating import Translating
 from onceflow.connectors.lake.writer import Form, LakeWriterFactory
 from onceflow.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+log = logging.getLogger(__name__)
 
 
 class LakeConnection(SinkConnection):
@@ -27,10 +29,12 @@ class LakeConnection(SinkConnection):
         table: The table; it is let go of with this object, or with its committer.
         sink: The sink's name.
         create: Give the table its columns if it has none.
+        adds: Give it those that it does not have, too.
     """
 
-    def __init__(self, table: LakeTable, sink: str, *, create: bool) -> None:
+    def __init__(self, table: LakeTable, sink: str, *, create: bool, adds: bool) -> None:
         self._table = table
+        self._adds = adds
         self._sink = sink
         self._create = create
         self._fitted: tuple[Form, Mapping[str, Any]] | None = None
@@ -45,6 +49,11 @@ class LakeConnection(SinkConnection):
         """
         if self._create:
             self._table.make(fields)
+        new = self._table.missing(fields) if self._adds else StructType()
+        if new.fields:
+            self._compare(_without(fields, new))
+            self._table.add(new)
+            log.warning("sink %s: columns are added to %s: %s", self._sink, self._table.where, ", ".join(new.names))
         self._compare(fields)
         # Once for the whole start, of one look: an epoch is committed to a table that is as its files were made for.
         self._fitted = self._table.form(fields.names)
@@ -52,7 +61,7 @@ class LakeConnection(SinkConnection):
     def compare_output(self, fields: StructType) -> None:
         """Compare the output with the table; one that may be made has no columns yet."""
         if not self._create:
-            self._compare(fields)
+            self._compare(_without(fields, self._table.missing(fields)) if self._adds else fields)
 
     def _compare(self, fields: StructType) -> None:
         wrong = self._table.misfits(fields)
@@ -60,7 +69,7 @@ class LakeConnection(SinkConnection):
             raise ConfigurationError(
                 f"the output does not fit {self._table.where} of sink {self._sink}: {'; '.join(wrong)}",
                 cause=f"the output has {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in fields.fields)}",
-                action="cast or select in the stream function, or alter the table",
+                action='cast or select in the stream function, or alter the table (schema_changes="add" adds columns)',
             )
 
     def writer_factory(self) -> WriterFactory:
@@ -89,3 +98,7 @@ class LakeConnection(SinkConnection):
         if self._fitted is None:
             raise AssertionError("an output is expected before it is written")
         return self._fitted
+
+
+def _without(fields: StructType, others: StructType) -> StructType:
+    return StructType([field for field in fields.fields if field.name not in others.names])

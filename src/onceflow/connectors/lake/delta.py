@@ -3,8 +3,8 @@
 Must not know: Spark's tasks, decisions, when a change is tried again.
 
 The ledger is in application transactions (``txn``): the newest of each stays for as long as the table does, whoever
-else writes and cleans up, and they are numbers. Nothing of the table's metadata is changed, since every other writer
-at that moment would fail.
+else writes and cleans up, and they are numbers. Nothing of the table's metadata is changed by an epoch, since every
+other writer at that moment would fail.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from onceflow.connectors.contract import SinkConnection
 from onceflow.connectors.lake.connection import LakeConnection
@@ -46,7 +46,7 @@ def delta_connection(sink: DeltaSink, *, making: bool) -> SinkConnection:
         LakeUnavailableError: The store did not answer.
         LakeRightsError: It refused, or the table is not there.
     """
-    return LakeConnection(DeltaLake(sink, making=making), sink.name, create=sink.create_table)
+    return LakeConnection(DeltaLake(sink, making=making), sink.name, create=sink.create_table, adds=sink.adds_columns)
 
 
 class DeltaLake(LakeTable):
@@ -82,12 +82,7 @@ class DeltaLake(LakeTable):
         """Make the table, if it is not there."""
         if self._load() is not None:
             return
-        wrong = unmakeable(fields)
-        if wrong:
-            raise ConfigurationError(
-                f"{self.where} of sink {self._sink.name} cannot be made: {'; '.join(wrong)}",
-                action="cast such columns in the stream function, or leave them out",
-            )
+        self._require_makeable(fields)
         with self._asking("make it"):
             DeltaTable.create(
                 self._sink.path,
@@ -95,6 +90,26 @@ class DeltaLake(LakeTable):
                 mode="ignore",
                 storage_options=self._options,
             )
+
+    def _require_makeable(self, fields: StructType) -> None:
+        if wrong := unmakeable(fields):
+            raise ConfigurationError(
+                f"{self.where} of sink {self._sink.name} cannot be made: {'; '.join(wrong)}",
+                action="cast such columns in the stream function, or leave them out",
+            )
+
+    def missing(self, fields: StructType) -> StructType:
+        """As the contract says."""
+        table = self._load()
+        names = [] if table is None else columns_of(table).names
+        return StructType([field for field in fields.fields if field.name not in names])
+
+    def add(self, fields: StructType) -> None:
+        """As the contract says. Whoever else has read the table before and commits behind it fails, and tries again."""
+        self._require_makeable(fields)
+        nullable = StructType([StructField(field.name, field.dataType) for field in fields.fields])
+        with self._asking("give it columns"):
+            self._there().alter.add_columns(Schema.from_json(nullable.json()).fields)
 
     def misfits(self, fields: StructType) -> list[str]:
         """As the contract says."""

@@ -27,6 +27,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Iceberg
+from pyspark.sql.types import StructType
 
 from onceflow.connectors.contract import SinkConnection
 from onceflow.connectors.lake import iceberg_fields
@@ -41,8 +42,6 @@ from onceflow.errors import ConfigurationError, LakeRightsError, LakeUnavailable
 from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
     from onceflow.connectors.lake.sinks import IcebergSink
 
 _REFUSALS = (NoSuchTableError, NoSuchNamespaceError, UnauthorizedError, ForbiddenError)
@@ -64,7 +63,7 @@ def iceberg_connection(sink: IcebergSink, *, making: bool) -> SinkConnection:
         LakeUnavailableError: The catalog did not answer.
         LakeRightsError: It refused, or the table is not there.
     """
-    return LakeConnection(IcebergTable(sink, making=making), sink.name, create=making)
+    return LakeConnection(IcebergTable(sink, making=making), sink.name, create=making, adds=sink.adds_columns)
 
 
 class IcebergTable(LakeTable):
@@ -107,12 +106,18 @@ class IcebergTable(LakeTable):
 
     def make(self, fields: StructType) -> None:
         """Give the table columns, if it has none."""
-        table = self._load()
-        if table.schema().fields:
-            return
+        if not self._load().schema().fields:
+            self.add(fields)
 
+    def missing(self, fields: StructType) -> StructType:
+        """As the contract says."""
+        names = {field.name for field in self._load().schema().fields}
+        return StructType([field for field in fields.fields if field.name not in names])
+
+    def add(self, fields: StructType) -> None:
+        """As the contract says."""
         kinds = [(field.name, type_for(field.dataType, field.name)) for field in fields.fields]
-        with self._asking("give it columns"), table.update_schema() as schema:
+        with self._asking("give it columns"), self._load().update_schema() as schema:
             for name, kind in kinds:
                 schema.add_column((name,), kind)
 

@@ -10,7 +10,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
@@ -68,6 +68,8 @@ class IcebergSink(_LakeSink):
             ``{"type": "sql", "uri": "sqlite:////lake/catalog.db", "warehouse": "file:///lake"}``, or
             ``{"type": "rest", "uri": "https://catalog.example", "token": "…"}``, and ``s3.…`` for the store.
         create_table: Make the table from the output's columns if it is not there; False refuses to start.
+        schema_changes: ``"add"``: a start adds the output's columns that the table does not have, null in the rows that
+            are there. ``"refuse"``: a start says which they are.
         name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The table by default.
 
     Raises:
@@ -82,6 +84,7 @@ class IcebergSink(_LakeSink):
         *,
         properties: Mapping[str, str] | None = None,
         create_table: bool = False,
+        schema_changes: Literal["refuse", "add"] = "refuse",
         name: str | None = None,
     ) -> None:
         _require("pyiceberg", "IcebergSink", "iceberg")
@@ -94,6 +97,7 @@ class IcebergSink(_LakeSink):
         self.table = table
         self.properties = dict(properties or {})
         self.create_table = create_table
+        self.adds_columns = schema_changes == "add"
         self.destination = f"{catalog}.{table}"
         self._named(table if name is None else name)
 
@@ -133,6 +137,8 @@ class DeltaSink(_LakeSink):
         path: The table's folder, or its address in an object store: ``"/lake/payments"``, ``"s3://lake/payments"``.
         storage_options: Deltalake's settings of the store, with its login.
         create_table: Make the table from the output's columns if it is not there; False refuses to start.
+        schema_changes: ``"add"``: a start adds the output's columns that the table does not have, null in the rows that
+            are there. ``"refuse"``: a start says which they are.
         name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The folder's name by default.
 
     Raises:
@@ -147,6 +153,7 @@ class DeltaSink(_LakeSink):
         *,
         storage_options: Mapping[str, str] | None = None,
         create_table: bool = False,
+        schema_changes: Literal["refuse", "add"] = "refuse",
         name: str | None = None,
     ) -> None:
         _require("deltalake", "DeltaSink", "delta")
@@ -167,6 +174,7 @@ class DeltaSink(_LakeSink):
         self.storage_options = dict(storage_options or {})
         _require_safe({**os.environ, **self.storage_options})
         self.create_table = create_table
+        self.adds_columns = schema_changes == "add"
         self.destination = self.path
         self._named(self.path.rpartition("/")[2] if name is None else name)
 

@@ -132,6 +132,14 @@ class LakeTable(ABC):
         """Give the table these columns, if it is there to be made and has none yet."""
 
     @abstractmethod
+    def missing(self, fields: StructType) -> StructType:
+        """Those of these columns that the table does not have."""
+
+    @abstractmethod
+    def add(self, fields: StructType) -> None:
+        """Give the table these columns as well, null in the rows that are there."""
+
+    @abstractmethod
     def misfits(self, fields: StructType) -> list[str]:
         """Why an output of these columns does not fit into the table."""
 
