@@ -355,6 +355,7 @@ def test_each_type(spark, cluster, admin, server, tmp_path):
     assert [row[name] for name in form.row.fields().names] == [found for *_, found in TYPES.values()]
 
 
+@pytest.mark.faults
 def test_a_large_value_that_is_not_sent(spark, cluster, table, tmp_path):
     """Without a full identity the job stops by the record's place, and the table keeps the value."""
     table.execute("alter table account replica identity default")
@@ -369,6 +370,7 @@ def test_a_large_value_that_is_not_sent(spark, cluster, table, tmp_path):
             copied(spark, cluster, connector, table, tmp_path)
 
 
+@pytest.mark.faults
 def test_a_source_that_was_put_back(spark, cluster, table, produce, new_topic, tmp_path):
     """Behind a snapshot whose log lies before what was copied the job stops; told of the servers, it goes on."""
     topic = new_topic()
@@ -384,6 +386,7 @@ def test_a_source_that_was_put_back(spark, cluster, table, produce, new_topic, t
     assert [row[:2] for row in table.execute("select * from copy.account order by id")] == [(1, "ann"), (2, "bob")]
 
 
+@pytest.mark.faults
 def test_another_server(spark, cluster, table, produce, new_topic, tmp_path):
     """Its positions do not compare: refused, until the servers are told in their order."""
     topic = new_topic()
