@@ -20,10 +20,11 @@ class Growing:
 
     grown = False
     amount = LongType()
+    note = NOTE.name
 
     def output(self):
-        amount = StructField("amount", self.amount)
-        return StructType([StructField("key", StringType()), amount, *([NOTE] if self.grown else [])])
+        fields = [StructField("key", StringType()), StructField("amount", self.amount)]
+        return StructType(fields + [StructField(self.note, StringType())] * self.grown)
 
     def rows(self, keys):
         rows = super().rows(keys)

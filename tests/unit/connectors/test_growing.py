@@ -64,3 +64,18 @@ def test_a_column_of_the_key_is_never_added(tmp_path):
     sink = DatabaseSink(f"sqlite:///{world.path}", "payments", key=("key", NOTE.name), schema_changes="add")
     with pytest.raises(ConfigurationError, match=f"column {NOTE.name} is not in the table"):
         sink.connect().make_output(world.output())
+
+
+@pytest.mark.parametrize("world", [GrowingSqlite, GrowingIceberg, GrowingDelta])
+def test_a_name_that_differs_in_its_case_alone_is_not_added(world, tmp_path):
+    """A reader would take the two for one."""
+    world = world(tmp_path)
+    with Trial(world) as t:
+        start = t.start()
+        t.commit(start, start.prepare(["a"]))
+        world.grown, world.note = True, "Amount"
+        for sink in (world.sink().attach(), world.sink().connect()):
+            for look in (sink.compare_output, sink.make_output):
+                with pytest.raises(ConfigurationError, match="column Amount is not in the table"):
+                    look(world.output())
+            sink.close()

@@ -26,8 +26,12 @@ log = logging.getLogger(__name__)
 
 
 def missing(fields: StructType, found: Mapping[str, ReflectedColumn], key: Sequence[str]) -> list[StructField]:
-    """Those of an output's columns that a target does not have, and that rows which are there may be null in."""
-    return [field for field in fields.fields if field.name not in found and field.name not in key]
+    """Those of an output's columns that a target does not have, and that rows which are there may be null in.
+
+    None whose name is another one's but for its case: readers would take the two for one.
+    """
+    there = {name.casefold() for name in found}
+    return [field for field in fields.fields if field.name.casefold() not in there and field.name not in key]
 
 
 def statements(engine: Engine, schema: str | None, table: str, fields: Sequence[StructField]) -> list[str]:
@@ -36,7 +40,8 @@ def statements(engine: Engine, schema: str | None, table: str, fields: Sequence[
     kinds = [for_new(field.dataType, database).compile(engine.dialect) for field in fields]
     with engine.connect() as connection:
         of, names = quoted(connection, schema, table), [quoted(connection, field.name) for field in fields]
-    return [f"ALTER TABLE {of} ADD COLUMN {name} {kind}" for name, kind in zip(names, kinds, strict=True)]
+    # Of a timestamp MySQL would take for granted that it is not null, and the time of now.
+    return [f"ALTER TABLE {of} ADD COLUMN {name} {kind} NULL" for name, kind in zip(names, kinds, strict=True)]
 
 
 def add(engine: Engine, schema: str | None, table: str, fields: Sequence[StructField], who: str) -> None:

@@ -187,7 +187,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             self._same(table)
             sequences = sequence_table.of_target(target, self._sink.schema, found)
             if sequences is not None:
-                sequence_table.make(self._engine, self._own, sequences, f"sink {self._sink.name}", target.name)
+                sequence_table.make(self._engine, self._own, sequences, f"sink {self._sink.name}", target)
             self._require_lasting(staged)
             self._look_at_triggers()
             self._warn_of_forgetful()

@@ -76,7 +76,9 @@ class MySql(Database):
             # What a value means must not hang on the server's or the user's modes: some make null of an empty text. By
             # NO_AUTO_VALUE_ON_ZERO 0 is 0 where a column counts by itself.
             cursor.execute("set session sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION'")
-            cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}")
+            cursor.execute(
+                f"set session innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}, lock_wait_timeout = {LOCK_TIMEOUT_S}"
+            )
             cursor.execute("set session time_zone = '+00:00'")
             cursor.execute("set session transaction isolation level read committed")
         connection.commit()

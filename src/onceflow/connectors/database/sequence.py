@@ -57,7 +57,10 @@ _SAME_SERVER, _SAME_CONTENT = "onceflow_same_server", "onceflow_same_content"
 
 _TELL = "and tell the servers in their order: Debezium(…, servers=(…))"
 _FRESH = f"begin the connector with a topic.prefix of its own, whose snapshot reads the table anew, {_TELL}"
-_NO_SEQUENCE = ("{} rows have no sequence: it is null", "filter such rows in the stream function, or give them one")
+_NO_SEQUENCE = (
+    "{} rows have no sequence: it is null, or begins neither with the log nor where it ends",
+    "filter such rows in the stream function, or give them one",
+)
 _TIES = (
     "{} keys have several changes of one sequence that differ",
     "let sequence_by name a column that is another one for each change of a key",
@@ -115,8 +118,9 @@ def keep(connection: Connection, schema: str | None, held: FromClause, target: T
     row = _compared(held, schema, target, attempts)
     newest = _require_order(connection, row, target)
     here, top, kept = _Change(row), _Change(row, _TOP), _Change(row, _KEPT)
-    names = (*target.key, own.ID, *own.SEQUENCE, own.HASH, *([own.DELETE] if target.deletes else []))
-    columns: dict[str, ColumnElement[Any]] = {name: row.c[name] for name in names}
+    names = (*target.key, own.ID, *own.SEQUENCE, own.HASH, own.DELETE)
+    columns: dict[str, ColumnElement[Any]] = {name: row.c[name] for name in names if name in row.c}
+    columns.setdefault(own.DELETE, literal(0))
     # It is no older than what it replaces: else a change that is sent again would win against a snapshot's read that
     # came behind it.
     first: ColumnElement[Any] = here.not_before
@@ -160,7 +164,10 @@ def _require_order(connection: Connection, row: Subquery, target: Target) -> int
     # An exact change that is not the newest of them is never written: nothing hangs on it.
     beside_kept = and_(or_(row.c[_PLACE] == 1, not_(is_exact)), here.generation == kept.generation)
     same = and_(*(row.c[name] == row.c[_KEPT + name] for name in own.SEQUENCE))
-    unknown = or_(*(row.c[name].is_(None) for name in (GENERATION, NOT_BEFORE, NOT_AFTER, STREAM, ARRIVAL)))
+    # All that is told below of two reads rests on both beginning where the log does.
+    no_range = or_(here.not_before > here.not_after, and_(here.ranged, here.not_before != FIRST))
+    null = (row.c[name].is_(None) for name in (GENERATION, NOT_BEFORE, NOT_AFTER, STREAM, ARRIVAL))
+    unknown = or_(no_range, *null)
     servers = or_(row.c[_SAME_SERVER] == 0, and_(beside_kept, here.server != kept.server))
     ties = or_(row.c[_SAME_CONTENT] == 0, and_(beside_kept, same, row.c[own.HASH] != row.c[_KEPT + own.HASH]))
     streams = or_(

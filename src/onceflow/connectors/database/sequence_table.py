@@ -5,6 +5,7 @@ Must not know: what the order of changes is, staged rows, epochs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def of_target(target: Target, schema: str | None, found: Mapping[str, ReflectedC
     )
 
 
-def make(engine: Engine, mine: own.Tables, table: Table, who: str, target: str) -> None:
+def make(engine: Engine, mine: own.Tables, table: Table, who: str, target: Target) -> None:
     """Make it, once: an empty one would let changes win that are older than what is there.
 
     Args:
@@ -53,13 +54,14 @@ def make(engine: Engine, mine: own.Tables, table: Table, who: str, target: str) 
         mine: onceflow's tables beside it.
         table: The table.
         who: Whose it is, for errors.
-        target: The target's name, likewise.
+        target: The target.
 
     Raises:
         RecoveryError: It was dropped.
-        ConfigurationError: It is of another key.
+        ConfigurationError: It is of another key, or rows of other columns are ordered by it.
     """
     kept, mark = mine.marks, own.sequence_mark(table.name)
+    before = marks.read(engine, kept, mark)
     if inspect(engine).has_table(table.name, schema=table.schema):
         with engine.begin() as connection:
             have = column_types(connection, table.schema, table.name)
@@ -71,9 +73,9 @@ def make(engine: Engine, mine: own.Tables, table: Table, who: str, target: str) 
                 cause="the key, or the type of one of its columns, was changed",
                 action=f"alter {table.name} in the same way; or drop it together with its target's rows",
             )
-    elif marks.read(engine, kept, mark) is not None:
+    elif before is not None:
         raise RecoveryError(
-            f"{who}: {table.name} was dropped: which changes are older than what {target} has cannot be told any more",
+            f"{who}: {table.name} was dropped: which changes are older than what {target.name} has cannot be told",
             harmless="for the data: nothing was started, and it was not made again",
             cause=f"{kept.name} says that it was made",
             action="restore it from a backup. Or, where the target is filled anew from the beginning: empty the "
@@ -81,4 +83,18 @@ def make(engine: Engine, mine: own.Tables, table: Table, who: str, target: str) 
         )
     else:
         table.create(engine, checkfirst=True)
-    marks.keep(engine, kept, mark, table.name)
+    had, have_now = set(json.loads(before or "[]")), set(target.columns)
+    if had - have_now:
+        raise ConfigurationError(
+            f"{who}: rows of {target.name} are ordered together with columns that the output does not have: "
+            f"{', '.join(sorted(had - have_now))}",
+            harmless="for the data: nothing was started",
+            cause="another sink writes them, and its newer row would leave this one's columns out as older; or the "
+            "output had them before",
+            action="let one sink write all columns; or, where no other sink writes the table, delete the row of "
+            f"{kept.name} whose id is {mark} and drop {table.name}: any change then wins once against what is there",
+        )
+    told = json.dumps(sorted(have_now))
+    marks.keep(engine, kept, mark, told)
+    if had and had != have_now:
+        marks.write(engine, kept, mark, told)

@@ -36,7 +36,7 @@ from onceflow.connectors.lake.iceberg_files import IcebergForm, data_file, data_
 from onceflow.connectors.lake.iceberg_fit import misfit, type_for, unwritable, unwritable_version
 from onceflow.connectors.lake.refusals import lacks_right, secrets_of, words
 from onceflow.connectors.lake.staged import Moment
-from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
+from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView, unnamed
 from onceflow.connectors.lake.writer import Form
 from onceflow.errors import ConfigurationError, LakeRightsError, LakeUnavailableError, OnceflowError
 from onceflow.twophase.forms import OTHER_FORM
@@ -111,8 +111,7 @@ class IcebergTable(LakeTable):
 
     def missing(self, fields: StructType) -> StructType:
         """As the contract says."""
-        names = {field.name for field in self._load().schema().fields}
-        return StructType([field for field in fields.fields if field.name not in names])
+        return unnamed(fields, [field.name for field in self._load().schema().fields])
 
     def add(self, fields: StructType) -> None:
         """As the contract says."""

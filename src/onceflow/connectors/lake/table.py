@@ -8,14 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql.types import StructType
 
 from onceflow.connectors.lake.staged import Moment
 from onceflow.connectors.lake.staging import Staging
 from onceflow.connectors.lake.writer import Form
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 
 class BeatenError(Exception):
@@ -157,3 +156,9 @@ class LakeTable(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of what is open."""
+
+
+def unnamed(fields: StructType, names: Sequence[str]) -> StructType:
+    """Those of these columns that none of these names is, nor is but for its case: readers would take two for one."""
+    there = {name.casefold() for name in names}
+    return StructType([field for field in fields.fields if field.name.casefold() not in there])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from onceflow.connectors.database import sequence
 from onceflow.connectors.database.sink import DatabaseSink
@@ -235,3 +236,47 @@ def test_a_second_snapshot_is_told_once(tmp_path, caplog, monkeypatch):
         epochs.put([Change.read("a", 2, 20, arrival=12), Change.read("b", 1, 20, arrival=13)])
         epochs.put([Change.read("b", 1, 30, arrival=14)])
     assert caplog.text.count("table payments: 1 of its keys are read by a second snapshot") == 1
+
+
+def test_of_one_order_all_columns_are_written_together(tmp_path):
+    """Else a newer row of other columns leaves this one's out as older; a column more is fine."""
+    with sqlite3.connect(tmp_path / "bank.db") as file:
+        file.execute("create table payments (key text not null unique, amount bigint, other bigint)")
+
+    def start(*columns):
+        sink = DatabaseSink(f"sqlite:///{tmp_path / 'bank.db'}", "payments", key="key", sequence_by="version")
+        fields = ["amount", "other", "version"]
+        of = StructType([StructField(n, LongType()) for n in fields if n in (*columns, "version")])
+        sink.connect().make_output(StructType([StructField("key", StringType()), *of.fields]))
+
+    start("amount")
+    with pytest.raises(ConfigurationError, match="ordered together with columns that the output does not have: amount"):
+        start("other")
+    start("amount", "other")
+    with pytest.raises(ConfigurationError, match="does not have: other"):
+        start("amount")
+
+
+def test_a_sink_without_deletes_says_that_a_key_is_there(tmp_path):
+    """By what is said of deletes old ones may be forgotten: a key that is there again must not be among them."""
+    world = Ordered(tmp_path)
+    with Trial(world) as t:
+        epochs = Epochs(t, t.start())
+        epochs.put([Change.at("a", 1, 10)])
+        epochs.put([Change.at("a", None, 20)])
+    world.more = {"key": "key", "sequence_by": "sequence"}
+    world.output = lambda: StructType([field for field in OUTPUT if field.name != "gone"])
+    rows = world.rows
+    world.rows = lambda keys: rows(keys).drop_columns(["onceflow_delete"])
+    with Trial(world) as t:
+        Epochs(t, t.start()).put([Change.at("a", 3, 30)])
+    with sqlite3.connect(world.path) as file:
+        assert file.execute("select onceflow_delete from payments_onceflow_sequence").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize(("first", "last"), [(2, 5), (9, 8)])
+def test_a_range_that_no_reading_gives_is_refused(tmp_path, first, last):
+    """The order of two reads rests on both beginning with the log."""
+    world = Ordered(tmp_path)
+    with Trial(world) as t, pytest.raises(RowRefusedError, match="rows have no sequence"):
+        Epochs(t, t.start()).put([Change("a", 1, first, last)])
