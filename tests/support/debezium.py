@@ -146,7 +146,11 @@ class Connector:
             wait_until(lambda: not self._server.execute(gone, slot=self.slot), what="the server to notice it")
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.kill()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.kill()
