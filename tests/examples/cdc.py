@@ -2,8 +2,8 @@
 
     python -m tests.examples.cdc --seed 7
 
-The connector and the job are started and killed while sessions change the tables, one of them with a transaction that
-is open over the snapshot. In the end both servers are asked for their rows. The last line is one JSON object.
+The connector and the job are started and killed while sessions change the tables, also while the snapshot is read. In
+the end both servers are asked for their rows. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +26,7 @@ import psycopg
 
 from onceflow.local.devcluster import DevCluster
 from onceflow.processes import kill_tree
+from tests.examples.process import ended
 from tests.support.debezium import Connector
 from tests.support.harness import wait_until
 from tests.support.postgres import Postgres, running
@@ -179,26 +178,15 @@ class Run:
         log = self._folder / f"job-{self.starts:02d}.log"
         self.starts += 1
         more = {"ONCEFLOW_CRASH": point, "ONCEFLOW_CRASH_MARK": str(self._mark)} if point else {}
-        with log.open("w") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "onceflow", "run", str(JOB), *options],
-                cwd=self._folder,
-                env=os.environ | self._environment | more,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                if kill_after is not None:
-                    wait_until(lambda: _COMMITTED in log.read_text(errors="replace"), _WITHIN_S, f"an epoch in {log}")
-                    time.sleep(kill_after)  # a random moment is meant
-                    kill_tree(process.pid)
-                code = process.wait(_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                raise RuntimeError(f"the job did not end in {_WITHIN_S:g} s, see {log}") from None
-            finally:
-                if process.poll() is None:
-                    kill_tree(process.pid)
-                    process.wait()
+
+        def meanwhile(pid: int) -> None:
+            if kill_after is not None:
+                wait_until(lambda: _COMMITTED in log.read_text(errors="replace"), _WITHIN_S, f"an epoch in {log}")
+                time.sleep(kill_after)  # a random moment is meant
+                kill_tree(pid)
+
+        command = [sys.executable, "-m", "onceflow", "run", str(JOB), *options]
+        code = ended(command, log, self._environment | more, _WITHIN_S, meanwhile)
         died = code == -signal.SIGKILL and (kill_after is not None or self._mark.exists())
         self._mark.unlink(missing_ok=True)
         if not died and code != 0:
@@ -212,7 +200,7 @@ def rows_of(server: Postgres, table: str) -> dict[object, tuple[object, ...]]:
     return {row[0]: row for row in server.execute(f"select {columns} from {table}")}
 
 
-def run(folder: Path, seed: int, points: Sequence[str] = POINTS) -> Verdict:
+def run(folder: Path, seed: int) -> Verdict:
     """Copy, kill, and compare."""
     chance = random.Random(seed)
     settings = {"wal_level": "logical", "wal_sender_timeout": "5s"}
@@ -236,7 +224,7 @@ def run(folder: Path, seed: int, points: Sequence[str] = POINTS) -> Verdict:
         with Connector(folder, kafka.bootstrap_servers, source, tables, prefix="bank") as connector:
             sessions.start()  # the snapshot is being read
             connector.wait_sent()
-            for number, point in enumerate(points):
+            for number, point in enumerate(POINTS):
                 died = job.until(point, kill_after=None if point else chance.uniform(0, _RANDOM_S))
                 deaths += [point or "a random moment"] if died else []
                 print(f"the job {'was killed' if died else 'ENDED'}: {point or 'a random moment'}", flush=True)

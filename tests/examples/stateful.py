@@ -38,10 +38,10 @@ from onceflow.demo.reader import read_all
 from onceflow.local.devcluster import DevCluster
 from onceflow.local.devregistry import DevRegistry
 from onceflow.local.jars import spark_jars
-from onceflow.processes import kill_tree
 from tests.examples import expected, inputs
 from tests.examples.avro import Codec
 from tests.examples.expected import HOUR, MINUTE, Rows, Values
+from tests.examples.process import ended
 
 ROOT = Path(__file__).parents[2]
 RUN_WITHIN_S = 420.0
@@ -341,22 +341,7 @@ class Run:
         command = [sys.executable, file] if self.case.session else [sys.executable, "-m", "onceflow", "run", file]
         if not self.case.session:
             command += ["--until", "caught-up", *options]
-        with log.open("w") as out:
-            process = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env=os.environ | self.environment | environment,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                return process.wait(RUN_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                raise RuntimeError(f"{name} did not end in {RUN_WITHIN_S:g} s, see {log}") from None
-            finally:
-                if process.poll() is None:
-                    kill_tree(process.pid)
-                    process.wait()
+        return ended(command, log, self.environment | environment, RUN_WITHIN_S)
 
     def _before_topics(self) -> list[str]:
         return [f"{topic}-before" for topic in self.case.outputs] if self.case.before else []

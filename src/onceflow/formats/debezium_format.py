@@ -149,9 +149,9 @@ class _Reading(RecordReading):
         def placed(of: Column) -> Column:
             change = of["change"]
             text = F.when(change["op"] == _DELETE, change["before"]).otherwise(change["after"]).cast("binary")
-            place = {"position": self._position(change["source"]), "server": self._server(change)}
-            named = (value.alias(name) for name, value in place.items())
-            return F.struct(of["corrupt"].alias("corrupt"), change.alias("change"), text.alias("bytes"), *named)
+            position, server = self._position(change["source"]), self._server(change)
+            place = text.alias("bytes"), position.alias("position"), server.alias("server")
+            return F.struct(of["corrupt"].alias("corrupt"), change.alias("change"), *place)
 
         def with_row(of: Column) -> Column:
             row, generation = self.row.parsed(of["bytes"]), self._generation(of["change"]["source"], of["server"])

@@ -271,7 +271,7 @@ def disturbed(server, chance, changes):
         b.commit()
 
 
-STEPS = ("change", "change", "open", "commit", "kill", "start", "pause", "wait", "copy")
+STEPS = ("change", "change", "open", "commit", "kill", "start", "pause", "resume", "copy")
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.faults) for n in range(2, 12))])
@@ -303,7 +303,7 @@ def test_a_table_is_copied(spark, cluster, admin, table, tmp_path, seed):
             elif step == "start" and not alive:
                 connector.start()
                 alive = True
-            elif step in ("pause", "wait") and alive:
+            elif step in ("pause", "resume") and alive:
                 connector.pause(on=step == "pause")
             elif step == "copy" and connector.topic("public.account") in admin.list_topics():
                 copied(spark, cluster, connector, table, tmp_path)

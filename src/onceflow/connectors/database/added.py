@@ -6,7 +6,7 @@ Must not know: when a target may be changed, epochs, what is staged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine, inspect, text
@@ -16,25 +16,21 @@ from onceflow.connectors.database.refusals import words
 from onceflow.connectors.database.statements import quoted
 from onceflow.connectors.database.types import for_new
 from onceflow.connectors.database.urls import database_of
+from onceflow.connectors.fields import absent, without
 from onceflow.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructField, StructType
-    from sqlalchemy.engine.interfaces import ReflectedColumn
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger(__name__)
 
 
-def missing(fields: StructType, found: Mapping[str, ReflectedColumn], key: Sequence[str]) -> list[StructField]:
-    """Those of an output's columns that a target does not have, and that rows which are there may be null in.
-
-    None whose name is another one's but for its case: readers would take the two for one.
-    """
-    there = {name.casefold() for name in found}
-    return [field for field in fields.fields if field.name.casefold() not in there and field.name not in key]
+def addable(fields: StructType, found: Iterable[str], key: Sequence[str]) -> StructType:
+    """Those columns that a table does not have; of the key none, which would be null in the rows that are there."""
+    return absent(without(fields, *key), found)
 
 
-def statements(engine: Engine, schema: str | None, table: str, fields: Sequence[StructField]) -> list[str]:
+def statements(engine: Engine, schema: str | None, table: str, fields: StructType) -> list[str]:
     """What adds these columns, one statement for each."""
     database = database_of(engine)
     kinds = [for_new(field.dataType, database).compile(engine.dialect) for field in fields]
@@ -44,7 +40,7 @@ def statements(engine: Engine, schema: str | None, table: str, fields: Sequence[
     return [f"ALTER TABLE {of} ADD COLUMN {name} {kind} NULL" for name, kind in zip(names, kinds, strict=True)]
 
 
-def add(engine: Engine, schema: str | None, table: str, fields: Sequence[StructField], who: str) -> None:
+def add(engine: Engine, schema: str | None, table: str, fields: StructType, who: str) -> None:
     """Add these columns; one that another start has added meanwhile is there already.
 
     Raises:

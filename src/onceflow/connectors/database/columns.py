@@ -76,11 +76,6 @@ def _sent(field: StructField, value: Column, database: Database) -> Column:
     return database.sent(kind, value)
 
 
-def written(fields: StructType, *others: str | None) -> StructType:
-    """Those of an output's columns that are the table's: without these, which say what is deleted, and the order."""
-    return StructType([field for field in fields.fields if field.name not in others])
-
-
 SEQUENCE_COLUMNS = tuple(f"onceflow_{name}" for name in SEQUENCE.names)
 """Of a sequence, as it is staged and kept: whole numbers of 64 bits, a text's hash for a text."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import StringType
+from pyspark.sql.types import StringType, StructType
 from sqlalchemy import BigInteger, Column, MetaData, SmallInteger, Table, UniqueConstraint, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType, TypeEngine
@@ -20,7 +20,6 @@ from sqlalchemy.types import NullType, TypeEngine
 from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
 from onceflow.connectors.database import added, marks, rights, sequence_table
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.introspection import column_types, is_given, never_left_out, required_columns
 from onceflow.connectors.database.limits import Limit, limits
@@ -32,13 +31,13 @@ from onceflow.connectors.database.types import for_new, for_new_key, misfit, not
 from onceflow.connectors.database.urls import database_of, engine_of
 from onceflow.connectors.database.writer import DatabaseWriterFactory
 from onceflow.connectors.examination import ExaminableSink, Expected
+from onceflow.connectors.fields import without
 from onceflow.errors import ConfigurationError
 from onceflow.findings import Finding
 
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
     from sqlalchemy.engine.interfaces import ReflectedColumn
 
     from onceflow.connectors.database.sink import DatabaseSink
@@ -105,9 +104,8 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         with self._translating("look at the target"):
             found = self._found()
             if found:
-                fields = written(fields, self._sink.delete_when, self._sink.sequence_by)
-                if self._sink.adds_columns:
-                    fields = written(fields, *(f.name for f in added.missing(fields, found, self._sink.key)))
+                fields = without(fields, self._sink.delete_when, self._sink.sequence_by)
+                fields = without(fields, *self._to_add(fields, found).names)
                 self._compare(fields, found)
                 target = self._target_of(fields.names, self._staged_for(fields.names))
                 self._try_rights(target, found)
@@ -154,7 +152,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         Raises:
             ConfigurationError: A column is missing or would lose something, or an upsert has no unique constraint.
         """
-        fields = written(fields, self._sink.delete_when, self._sink.sequence_by)
+        fields = without(fields, self._sink.delete_when, self._sink.sequence_by)
         with self._translating("look at the target"):
             found = self._found()
             staged = self._staged_for(fields.names)
@@ -172,8 +170,8 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                     )
                 self._create(fields)
                 found = self._found()
-            if self._sink.adds_columns and (new := added.missing(fields, found, self._sink.key)):
-                self._compare(written(fields, *(f.name for f in new)), found)
+            if new := self._to_add(fields, found):
+                self._compare(without(fields, *new.names), found)
                 added.add(self._engine, self._schema, self._sink.table, new, f"sink {self._sink.name}")
                 found = self._found()
             self._compare(fields, found)
@@ -193,6 +191,9 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             self._warn_of_forgetful()
         self._try_rights(target, found)
         self._target = target
+
+    def _to_add(self, fields: StructType, found: Iterable[str]) -> StructType:
+        return added.addable(fields, found, self._sink.key) if self._sink.adds_columns else StructType()
 
     def _target_of(self, names: Sequence[str], staged: str) -> Target:
         """Where rows of these columns go that this table stages."""
@@ -379,7 +380,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         wrong += self._key_troubles(found) + self._blurred_keys(fields, found) + self._hidden_rows()
         if wrong:
             said = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in fields.fields)
-            new = added.missing(fields, found, self._sink.key)
+            new = added.addable(fields, found, self._sink.key)
             adding = added.statements(self._engine, self._schema, self._sink.table, new)
             raise self._unfit(wrong, f"the output has {said}", adding)
 

@@ -58,8 +58,7 @@ def merge(
     deleted = older = 0
     if target.sequence is not None:
         sequence.hold(connection, schema, target)
-        rows = int(connection.execute(select(func.count()).select_from(held).where(of)).scalar_one())
-        older = rows - sequence.keep(connection, schema, held, target, attempts)
+        older = sequence.keep(connection, schema, held, target, attempts)
         held = sequence.winners(held, schema, target, attempts)
         of = held.c[own.ID].in_(attempts)
     if target.deletes:

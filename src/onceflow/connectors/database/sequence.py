@@ -110,13 +110,13 @@ def keep(connection: Connection, schema: str | None, held: FromClause, target: T
         attempts: Whose rows.
 
     Returns:
-        How many rows the target is to have.
+        How many rows it is not to have: they are older than another one, or than what it has.
 
     Raises:
         UnorderedError: Nothing says of some rows whether they are newer than another one of their key.
     """
     row = _compared(held, schema, target, attempts)
-    newest = _require_order(connection, row, target)
+    older = _require_order(connection, row, target)
     here, top, kept = _Change(row), _Change(row, _TOP), _Change(row, _KEPT)
     names = (*target.key, own.ID, *own.SEQUENCE, own.HASH, own.DELETE)
     columns: dict[str, ColumnElement[Any]] = {name: row.c[name] for name in names if name in row.c}
@@ -133,7 +133,7 @@ def keep(connection: Connection, schema: str | None, held: FromClause, target: T
     source = select(*(each.label(name) for name, each in columns.items())).where(_wins(row))
     into = Target(schema, str(target.sequence), "", names, target.key)
     connection.execute(database_of(connection).insertion(_sequences(schema, target), into, source))
-    return newest
+    return older
 
 
 def winners(held: FromClause, schema: str | None, target: Target, attempts: Sequence[str]) -> Subquery:
@@ -157,7 +157,7 @@ def winners(held: FromClause, schema: str | None, target: Target, attempts: Sequ
 
 
 def _require_order(connection: Connection, row: Subquery, target: Target) -> int:
-    """Refuse rows of which nothing says whether they are newer than another one; how many win."""
+    """Refuse rows of which nothing says whether they are newer than another one; how many do not win."""
     here, top, last, kept = (_Change(row, of) for of in ("", _TOP, _LAST, _KEPT))
     is_exact, has_top = _there_is(row.c[_EXACT]), _there_is(row.c[_TOP + _EXACT])
     beside_top = and_(has_top, not_(is_exact))
@@ -182,19 +182,19 @@ def _require_order(connection: Connection, row: Subquery, target: Target) -> int
     refused = ((_SERVERS, servers), (_TIES, ties), (_STREAMS, streams), (_PUT_BACK, put_back))
     rows = func.sum(_number(unknown)).label("r")
     keys = [func.max(_number(holds)).label(f"k{n}") for n, (_, holds) in enumerate(refused)]
-    won = func.sum(_number(_wins(row))).label("won")
+    older = func.sum(case((_wins(row), 0), else_=1)).label("older")
     # A key that only snapshots have told of, and at another position now. One of a single key has none.
     read_again = and_(here.ranged, here.not_after < LAST, kept.not_before == FIRST, kept.not_after < here.not_after)
     again = func.max(_number(and_(beside_kept, read_again))).label("again")
-    of_key = select(won, again, rows, *keys).group_by(*(row.c[name] for name in target.key)).subquery()
-    newest, told_again, *counts = connection.execute(select(*(func.sum(each) for each in of_key.c))).one()
+    of_key = select(older, again, rows, *keys).group_by(*(row.c[name] for name in target.key)).subquery()
+    left_out, told_again, *counts = connection.execute(select(*(func.sum(each) for each in of_key.c))).one()
     for (said, what_to_do), count in zip((_NO_SEQUENCE, *(said for said, _ in refused)), counts, strict=True):
         if count:
             raise UnorderedError(said.format(count), what_to_do)
     if told_again and target.name not in _TOLD_AGAIN:
         _TOLD_AGAIN.add(target.name)
         log.warning(_AGAIN, target.name, told_again)
-    return int(newest or 0)
+    return int(left_out or 0)
 
 
 def _sequences(schema: str | None, target: Target) -> TableClause:

@@ -21,8 +21,8 @@ from onceflow.connectors.database.columns import (
     sent,
     sent_of_dead_letters,
     sequenced,
-    written,
 )
+from onceflow.connectors.fields import without
 from onceflow.errors import ConfigurationError
 from onceflow.options.arguments import checked
 from onceflow.twophase.names import SINK_NAME
@@ -170,7 +170,7 @@ class DatabaseSink(Sink):
             self._require_marker(fields, self.delete_when)
         if self.sequence_by is not None:
             self._require_order(fields, self.sequence_by)
-        rows = sent(written(fields, self.delete_when, self.sequence_by).fields, self._database)
+        rows = sent(without(fields, self.delete_when, self.sequence_by).fields, self._database)
         if self.delete_when is not None:
             rows.append(marker(self.delete_when).alias("onceflow_delete"))
         if self.sequence_by is not None:
@@ -180,7 +180,7 @@ class DatabaseSink(Sink):
     def dead_letter_columns(self, fields: StructType) -> list[Column]:
         """Each column, in a form that the database takes whatever a record has."""
         own = self.columns(fields)  # which refuses what cannot be
-        letters = sent_of_dead_letters(written(fields, self.delete_when, self.sequence_by).fields, self._database)
+        letters = sent_of_dead_letters(without(fields, self.delete_when, self.sequence_by).fields, self._database)
         return letters + own[len(letters) :]
 
     def _require_order(self, fields: StructType, name: str) -> None:

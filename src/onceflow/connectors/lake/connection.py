@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
+from onceflow.connectors.fields import absent, without
 from onceflow.connectors.lake.committer import LakeCommitter
 from onceflow.connectors.lake.staging import name_key
 from onceflow.connectors.lake.table import LakeTable
@@ -49,9 +50,8 @@ class LakeConnection(SinkConnection):
         """
         if self._create:
             self._table.make(fields)
-        new = self._table.missing(fields) if self._adds else StructType()
-        if new.fields:
-            self._compare(_without(fields, new))
+        if new := self._to_add(fields):
+            self._compare(without(fields, *new.names))
             self._table.add(new)
             log.warning("sink %s: columns are added to %s: %s", self._sink, self._table.where, ", ".join(new.names))
         self._compare(fields)
@@ -61,7 +61,10 @@ class LakeConnection(SinkConnection):
     def compare_output(self, fields: StructType) -> None:
         """Compare the output with the table; one that may be made has no columns yet."""
         if not self._create:
-            self._compare(_without(fields, self._table.missing(fields)) if self._adds else fields)
+            self._compare(without(fields, *self._to_add(fields).names))
+
+    def _to_add(self, fields: StructType) -> StructType:
+        return absent(fields, self._table.names()) if self._adds else StructType()
 
     def _compare(self, fields: StructType) -> None:
         wrong = self._table.misfits(fields)
@@ -98,7 +101,3 @@ class LakeConnection(SinkConnection):
         if self._fitted is None:
             raise AssertionError("an output is expected before it is written")
         return self._fitted
-
-
-def _without(fields: StructType, others: StructType) -> StructType:
-    return StructType([field for field in fields.fields if field.name not in others.names])

@@ -24,7 +24,7 @@ from onceflow.connectors.lake.delta_files import DeltaForm, staging_of
 from onceflow.connectors.lake.delta_fit import arrow_of, columns_of, misfit, unmakeable, unwritable
 from onceflow.connectors.lake.refusals import lacks_right, secrets_of, words
 from onceflow.connectors.lake.staged import Moment, new_id
-from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView, unnamed
+from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
 from onceflow.connectors.lake.writer import Form
 from onceflow.errors import ConfigurationError, LakeRightsError, LakeUnavailableError, OnceflowError
 
@@ -98,10 +98,10 @@ class DeltaLake(LakeTable):
                 action="cast such columns in the stream function, or leave them out",
             )
 
-    def missing(self, fields: StructType) -> StructType:
+    def names(self) -> list[str]:
         """As the contract says."""
         table = self._load()
-        return unnamed(fields, [] if table is None else columns_of(table).names)
+        return [] if table is None else columns_of(table).names
 
     def add(self, fields: StructType) -> None:
         """As the contract says. Whoever else has read the table before and commits behind it fails, and tries again."""

@@ -27,7 +27,6 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Iceberg
-from pyspark.sql.types import StructType
 
 from onceflow.connectors.contract import SinkConnection
 from onceflow.connectors.lake import iceberg_fields
@@ -36,12 +35,14 @@ from onceflow.connectors.lake.iceberg_files import IcebergForm, data_file, data_
 from onceflow.connectors.lake.iceberg_fit import misfit, type_for, unwritable, unwritable_version
 from onceflow.connectors.lake.refusals import lacks_right, secrets_of, words
 from onceflow.connectors.lake.staged import Moment
-from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView, unnamed
+from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
 from onceflow.connectors.lake.writer import Form
 from onceflow.errors import ConfigurationError, LakeRightsError, LakeUnavailableError, OnceflowError
 from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
     from onceflow.connectors.lake.sinks import IcebergSink
 
 _REFUSALS = (NoSuchTableError, NoSuchNamespaceError, UnauthorizedError, ForbiddenError)
@@ -106,12 +107,12 @@ class IcebergTable(LakeTable):
 
     def make(self, fields: StructType) -> None:
         """Give the table columns, if it has none."""
-        if not self._load().schema().fields:
+        if not self.names():
             self.add(fields)
 
-    def missing(self, fields: StructType) -> StructType:
+    def names(self) -> list[str]:
         """As the contract says."""
-        return unnamed(fields, [field.name for field in self._load().schema().fields])
+        return [field.name for field in self._load().schema().fields]
 
     def add(self, fields: StructType) -> None:
         """As the contract says."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.lake.staged import Moment
 from onceflow.connectors.lake.staging import Staging
 from onceflow.connectors.lake.writer import Form
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 class BeatenError(Exception):
@@ -131,8 +132,8 @@ class LakeTable(ABC):
         """Give the table these columns, if it is there to be made and has none yet."""
 
     @abstractmethod
-    def missing(self, fields: StructType) -> StructType:
-        """Those of these columns that the table does not have."""
+    def names(self) -> list[str]:
+        """The names of the columns that the table has; none where it is to be made, and is not yet."""
 
     @abstractmethod
     def add(self, fields: StructType) -> None:
@@ -156,9 +157,3 @@ class LakeTable(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of what is open."""
-
-
-def unnamed(fields: StructType, names: Sequence[str]) -> StructType:
-    """Those of these columns that none of these names is, nor is but for its case: readers would take two for one."""
-    there = {name.casefold() for name in names}
-    return StructType([field for field in fields.fields if field.name.casefold() not in there])

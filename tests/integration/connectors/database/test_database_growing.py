@@ -1,12 +1,15 @@
 """An output that gets a column more, into a table of a real server (``schema_changes="add"``)."""
 
+from contextlib import closing
+
+import pymysql
 import pytest
 
 from onceflow.errors import ConfigurationError
 from onceflow.testing.trial import Trial
 from tests.support.growing import FACTS, NOTE, Growing
 from tests.support.mariadb import MariaDbWorld, running_mariadb, running_mysql
-from tests.support.postgres import PostgresWorld, running
+from tests.support.postgres import HOST, PostgresWorld, running
 
 
 class GrowingPostgres(Growing, PostgresWorld):
@@ -36,6 +39,23 @@ def test_a_table_of_mariadb_grows(fact, mariadb):
     for (table,) in world.ask("show tables"):
         world.ask(f"drop table {table}")
     fact(world)
+
+
+def test_a_table_that_somebody_holds_is_not_waited_for_without_end(mariadb, monkeypatch):
+    """An ALTER waits for whoever has read the table, and everybody else behind it: by default a day."""
+    monkeypatch.setattr("onceflow.connectors.database.mysql.LOCK_TIMEOUT_S", 1)
+    world = GrowingMariaDb(mariadb.port, scheme=mariadb.scheme, schema_changes="add")
+    for (table,) in world.ask("show tables"):
+        world.ask(f"drop table {table}")
+    with Trial(world) as t:
+        t.start()
+        world.grown = True
+        with closing(pymysql.connect(host=HOST, port=mariadb.port, user="root", database="bank")) as holding:
+            holding.begin()
+            holding.cursor().execute("select * from payments")
+            with pytest.raises(ConfigurationError, match="was not added"):
+                t.start()
+        t.start()
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
