@@ -33,6 +33,18 @@ def stopped(pid: int) -> list[int]:
     return found
 
 
+def stands_still(pid: int) -> bool:
+    """Whether each thread of a process is stopped by a signal; so is one that is gone.
+
+    psutil knows the first thread's state alone, and the others may run on for a moment.
+    """
+    still = True
+    for task in Path("/proc").glob(f"{pid}/task/*/stat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            still &= task.read_text().rpartition(") ")[2].startswith("T")
+    return still
+
+
 def kill_tree(pid: int) -> None:
     """SIGKILL a process and everything below it, the process first: it sees no other of them end, and tells of none.
 

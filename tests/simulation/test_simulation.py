@@ -136,16 +136,16 @@ def test_seeds_in_which_an_invariant_broke_once(seed):
     assert run_seed(seed).violation is None
 
 
-def test_six_hundred_seeds():
+def test_two_hundred_seeds():
     """In random runs no invariant breaks; most come to the end of the source, or they would prove little."""
     failures, refusals = {}, 0
-    for seed in range(600):
+    for seed in range(200):
         result = run_seed(seed)
         refusals += result.refusal is not None
         if result.violation is not None:
             failures[f"seed {seed}"] = result
     assert not failures, summary(failures)
-    assert refusals < 60
+    assert refusals < 20
 
 
 @pytest.mark.faults

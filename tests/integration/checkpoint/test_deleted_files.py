@@ -114,7 +114,7 @@ def some_of(what, *short):
     return [name if name in short else pytest.param(name, marks=pytest.mark.faults) for name in what]
 
 
-@pytest.mark.parametrize("what", some_of(HARMLESS, "the last of offsets/"))
+@pytest.mark.parametrize("what", some_of(HARMLESS))
 def test_what_can_be_made_again_does_no_harm(job, what):
     """It is in the journal, or Spark plans it anew: the job goes on, and every row is there once."""
     job.marked()

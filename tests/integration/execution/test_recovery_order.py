@@ -38,6 +38,7 @@ def decided_rows(p: Pipeline) -> int:
     return sum(map(rows_of, p.decisions()))
 
 
+@pytest.mark.faults
 def test_decided_rows_become_visible_although_the_source_is_gone(pipeline):
     """The state of the epoch cannot be built any more, but its output is committed before the start is refused.
 

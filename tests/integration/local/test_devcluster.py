@@ -96,6 +96,8 @@ def test_records_survive_a_sigkill_and_the_address_stays(one):
     one.kill()
     assert one.pid() is None
     assert is_gone(pid)
+    with pytest.raises(SetupError, match="broker 0 does not run"):
+        one.pause()
     one.restart()
     assert one.bootstrap_servers == servers
     produce(servers, "kept", ["c"])

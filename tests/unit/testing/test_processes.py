@@ -1,10 +1,11 @@
 """Process trees, on real processes."""
 
 import os
+import signal
 import subprocess
 import sys
 
-from onceflow.processes import children_with, command_line, descendants, kill_tree
+from onceflow.processes import children_with, command_line, descendants, kill_tree, stands_still
 from tests.support.harness import wait_until
 
 # A child in a process group of its own, as PySpark's worker daemon makes one, with a child of its own.
@@ -77,3 +78,27 @@ def test_a_child_is_told_by_its_environment():
         for each in started:
             each.kill()
             each.communicate()
+
+
+BUSY = """
+import threading
+for _ in range(5):
+    threading.Thread(target=lambda: [None for _ in iter(int, 1)]).start()
+print(flush=True)
+"""
+
+
+def test_a_process_stands_still_when_all_its_threads_do():
+    """After SIGSTOP, and no longer after SIGCONT; one that is gone does nothing either."""
+    process = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE)
+    try:
+        process.stdout.readline()
+        assert not stands_still(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: stands_still(process.pid), 30, "SIGSTOP")
+        process.send_signal(signal.SIGCONT)
+        wait_until(lambda: not stands_still(process.pid), 30, "SIGCONT")
+    finally:
+        process.kill()
+        process.communicate()
+    assert stands_still(process.pid)

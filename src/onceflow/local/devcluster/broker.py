@@ -22,7 +22,7 @@ from onceflow.errors import SetupError
 from onceflow.local.devcluster import watch
 from onceflow.local.devcluster.config import HOST, PLAINTEXT, BrokerNode
 from onceflow.local.jars import broker_jars, java_executable
-from onceflow.processes import command_line
+from onceflow.processes import command_line, stands_still
 from onceflow.waiting import turns
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _HEAP = ("-Xms256m", "-Xmx512m")
 _POLL = 0.05  # seconds between two looks
+_STILL_S = 30
 
 
 class Broker:
@@ -117,6 +118,18 @@ class Broker:
         except ProcessLookupError:
             return False
         return True
+
+    def pause(self) -> None:
+        """Stop its execution (SIGSTOP), and wait until it stands still: one thread after another hears the signal.
+
+        Raises:
+            SetupError: It does not run, or does not stand still.
+        """
+        pid = self.running_pid()
+        if pid is None or not self.signal(signal.SIGSTOP):
+            raise SetupError(f"broker {self.node.id} does not run, so it cannot be paused", action="restart it first")
+        if not _until(lambda: stands_still(pid), time.monotonic() + _STILL_S):
+            raise SetupError(f"broker {self.node.id} (process {pid}) goes on in spite of SIGSTOP", action="kill it")
 
     def terminate(self) -> None:
         """Ask it to stop; a paused one is woken first, or it would not hear."""

@@ -171,7 +171,7 @@ class DevCluster:
 
     def pause(self, broker: int = 0) -> None:
         """Stop one broker's execution (SIGSTOP): it keeps its connections and answers nothing."""
-        self._brokers[broker].signal(signal.SIGSTOP)
+        self._brokers[broker].pause()
 
     def resume(self, broker: int = 0) -> None:
         """Let a paused broker go on (SIGCONT)."""
