@@ -23,6 +23,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from onceflow.errors import ConfigurationError
 from onceflow.formats.avro_fit import fitted, refusals, require_fit
+from onceflow.formats.avro_resolution import resolution
 from onceflow.formats.avro_schema import END, Schema, dumps, for_spark, framed, of_columns, parse, resolved
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.refused import not_utf8, refusing
@@ -155,14 +156,16 @@ class _AvroReading(RecordReading):
 
     Attributes:
         reader: The reader's schema, with its frame.
-        writers: By id those of the writers, likewise; None where records have no id.
+        writers: By id those of the writers, likewise, and the reader's for each; None where records have no id.
+        misfits: By id why a writer's records do not fit the reader's schema, where that is known beforehand.
         absent: Ids that the registry does not have.
         registry: Its name.
         kind: The type of a whole record.
     """
 
     reader: str
-    writers: Mapping[int, str] | None
+    writers: Mapping[int, tuple[str, str]] | None
+    misfits: Mapping[int, str]
     absent: frozenset[int]
     registry: str
     kind: DataType
@@ -174,16 +177,20 @@ class _AvroReading(RecordReading):
     def parsed(self, column: Column) -> Column:
         """A struct of the record and of what was found behind it; null where its writer's schema is not known."""
         if self.writers is None:
-            return self._decoded(column, self.reader)
+            return self._decoded(column, self.reader, self.reader)
         head, body = F.substring(column, 1, _HEAD), column.substr(F.lit(_HEAD + 1), F.length(column))
         found: Column | None = None
-        for each, text in self.writers.items():
-            is_it, decoded = head == F.lit(_head(each)), self._decoded(body, text)
-            found = F.when(is_it, decoded) if found is None else found.when(is_it, decoded)
-        return self._decoded(F.lit(None).cast("binary"), self.reader) if found is None else found
+        for each, (writer, reader) in self.writers.items():
+            if each not in self.misfits:
+                is_it, decoded = head == F.lit(_head(each)), self._decoded(body, writer, reader)
+                found = F.when(is_it, decoded) if found is None else found.when(is_it, decoded)
+        nothing = F.lit(None).cast("binary")
+        return self._decoded(nothing, self.reader, self.reader) if found is None else found
 
-    def _decoded(self, body: Column, writer: str) -> Column:
-        return avro.from_avro(F.concat(body, F.lit(END)), writer, {**_READING, "avroSchema": self.reader})
+    def _decoded(self, body: Column, writer: str, reader: str) -> Column:
+        found = avro.from_avro(F.concat(body, F.lit(END)), writer, {**_READING, "avroSchema": reader})
+        # By a writer's scale it has narrower decimals.
+        return found if reader == self.reader else found.cast(StructType().add("value", self.kind).add("end", "binary"))
 
     def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
         """See ``Avro``."""
@@ -205,6 +212,10 @@ class _AvroReading(RecordReading):
             told = told.when(
                 ~_has_head(column), F.lit("it does not begin with a schema's id, the byte 0 and four more")
             )
+            for each, why in self.misfits.items():
+                told = told.when(
+                    _is_one_of(column, [each]), F.concat(whose, F.lit(f" does not fit the reader's: {why}"))
+                )
             told = told.when(
                 _is_one_of(column, self.absent),
                 F.concat(whose, F.lit(f" is not in the registry {self.registry}, or is none of Avro that can be read")),
@@ -245,15 +256,17 @@ def reading_by(reader: str, writers: Mapping[int, str] | None, absent: frozenset
     Raises:
         ConfigurationError: Spark has no jar of Avro, or no type for the reader's schema.
     """
-    session = SparkSession.active()
-    frame = framed(parse(reader, "the schema of Avro"))
-    kind = kind_in(session, frame)
-    frames = (
-        None
-        if writers is None
-        else {each: framed(parse(text, f"schema {each}")) for each, text in sorted(writers.items())}
-    )
-    return _AvroReading(frame, frames, absent, registry, kind)
+    whole = parse(reader, "the schema of Avro")
+    frame, frames, misfits = framed(whole), None, {}
+    if writers is not None:
+        frames = {}
+        for each, text in sorted(writers.items()):
+            writer = parse(text, f"schema {each}")
+            found = resolution(whole, writer)
+            frames[each] = framed(writer), framed(found.reader)
+            if found.misfits:
+                misfits[each] = "; ".join(found.misfits)
+    return _AvroReading(frame, frames, misfits, absent, registry, kind_in(SparkSession.active(), frame))
 
 
 def kind_in(session: SparkSession, frame: str) -> DataType:

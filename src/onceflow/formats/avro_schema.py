@@ -160,13 +160,13 @@ def inlined(schema: Schema, others: Mapping[str, Schema]) -> Schema:
                 inner = str(part.get("namespace", space))
                 if "." in str(part.get("name", "")):
                     inner = str(part["name"]).rpartition(".")[0]
-                return _within(part, lambda each: whole(each, inner))
+                return within(part, lambda each: whole(each, inner))
         return part
 
     return whole(schema, "")
 
 
-def _within(part: Mapping[str, Any], changed: Callable[[Schema], Schema]) -> dict[str, Any]:
+def within(part: Mapping[str, Any], changed: Callable[[Schema], Schema]) -> dict[str, Any]:
     """An object of a schema whose types, also those of its fields, are changed."""
     types = {key: changed(part[key]) for key in ("type", "items", "values") if key in part}
     fields = {"fields": [changed(each) for each in part["fields"]]} if "fields" in part else {}
@@ -183,7 +183,7 @@ def for_spark(schema: Schema) -> Schema:
             return [for_spark(each) for each in schema]
         case dict():
             of_day = schema.get("logicalType") in _OF_DAY
-            return _within({k: v for k, v in schema.items() if not (of_day and k == "logicalType")}, for_spark)
+            return within({k: v for k, v in schema.items() if not (of_day and k == "logicalType")}, for_spark)
     return schema
 
 

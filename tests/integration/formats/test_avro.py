@@ -24,26 +24,13 @@ from onceflow.formats.avro_schema import dumps, of_columns
 from onceflow.formats.contract import PartOfRecord
 from onceflow.formats.refused import refused_from
 from tests.support.advice import parts_of
+from tests.support.avro import bytes_of, logical, record
 
 pytestmark = pytest.mark.spark
 
 VALUE = PartOfRecord(("t",), "value")
 UTC = dt.UTC
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def record(kind, **more):
-    return {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind, **more}]}
-
-
-def logical(kind, name, **more):
-    return {"type": kind, "logicalType": name, **more}
-
-
-def bytes_of(schema, value):
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
-    return out.getvalue()
 
 
 def value_of(schema, data):
@@ -287,6 +274,40 @@ def reading_by(spark, reader, writers, absent=()):
     return avro_format.reading_by(
         json.dumps(reader), {n: json.dumps(schema) for n, schema in writers.items()}, frozenset(absent), "registry"
     )
+
+
+AT = dt.datetime(2026, 1, 1, 10, 0, 0, 123000, tzinfo=UTC)
+INSTANTS = [logical("long", f"{of}-{unit}") for of in ("timestamp", "local-timestamp") for unit in ("millis", "micros")]
+DECIMALS = [logical("bytes", "decimal", precision=p, scale=s) for p, s in ((10, 2), (12, 2), (12, 4), (10, 4), (38, 0))]
+DAYS = [logical("int", "date"), logical("int", "time-millis"), logical("long", "time-micros")]
+
+
+@pytest.mark.parametrize("reader", [*INSTANTS, *DECIMALS, *DAYS], ids=lambda kind: dumps(kind)[8:])
+def test_a_value_is_what_was_written_or_malformed(spark, reader):
+    """Of each pair of logical types: never the number of another unit, or of another scale."""
+    written = {each["logicalType"]: AT if "timestamp" in each["logicalType"] else dt.time(1, 2, 3) for each in DAYS}
+    written |= {"date": dt.date(2026, 1, 1), "decimal": Decimal(12)}
+    kinds = dict(enumerate([*INSTANTS, *DECIMALS, *DAYS]))
+    values = {
+        n: written.get(kind["logicalType"], AT if kind["logicalType"][0] == "t" else AT.replace(tzinfo=None))
+        for n, kind in kinds.items()
+    }
+    reading = reading_by(spark, record(reader), {n: record(kind) for n, kind in kinds.items()})
+    blobs = [framed(n, bytes_of(record(kind), {"f": values[n]})) for n, kind in kinds.items()]
+    rows = read(spark, reading, blobs)
+    fitting = [n for n, row in enumerate(rows) if not row.malformed]
+    assert next(n for n, kind in kinds.items() if kind == reader) in fitting
+    shown = {
+        "date": dt.date(2026, 1, 1),
+        "decimal": Decimal(12),
+        "time-millis": 3_723_000,
+        "time-micros": 3_723_000_000,
+    }
+    micros = AT - EPOCH
+    expected = shown.get(reader["logicalType"], AT.replace(tzinfo=None) if reader["logicalType"][0] == "l" else micros)
+    expected = expected // dt.timedelta(microseconds=1) if expected == micros else expected
+    assert {rows[n].f for n in fitting} == {expected}
+    assert all("does not fit the reader's: field f is" in row.reason for row in rows if row.malformed)
 
 
 def test_each_record_is_read_by_the_schema_that_it_was_written_by(spark):
