@@ -74,6 +74,11 @@ class World:
         What was decided are these rows, or others in their place; ``said`` changes what is written of a transaction.
         """
         held = [self.prepare(rows) for rows in groups]
+        self.finish(number, held, groups, decided=decided, receipted=receipted, lost=lost, said=said)
+        return held
+
+    def finish(self, number, held, groups, *, decided=None, receipted=True, lost=False, said=lambda told: told):
+        """Decide, commit (or lose) and receipt what was prepared."""
         participants = []
         for i, (prepared, rows) in enumerate(zip(held, decided or groups, strict=True)):
             hashed = [(v, k)[: len(self.columns)] for k, v in rows]
@@ -92,15 +97,14 @@ class World:
         if receipted:
             self.journal.keep_receipts()
         self.handles[number] = [prepared.handle for prepared in held]
-        return held
 
-    def audit(self, name="out", **asked):
+    def audit(self, name="out", files=None, **asked):
         """What an audit finds where the sink has this name, and its report."""
         where = {"cluster": "one", "connect": self.cluster.connection}
         sink = {"name": name, "kind": "kafka", "topic": self.topic, **where}
         asked = {"patience_s": 10.0} | asked
         began = time.monotonic()
-        findings = audit(Asked(self.folder, [sink], **asked))
+        findings = audit(Asked(files or self.folder, [sink], **asked))
         self.took_s = time.monotonic() - began
         return findings.report(shared=False)
 

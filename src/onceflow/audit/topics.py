@@ -10,7 +10,7 @@ import base64
 import json
 import struct
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 from typing import Any
@@ -133,6 +133,7 @@ class Scope:
         later: Of later ones: where one of them begins, all that is looked for has been read.
         known: All others that receipts and journal know.
         unsigned: Of these, where there is a key: those that the journal alone knows, which is not signed.
+        is_signed: There is a key.
         whole: No receipt is gone: what is there before the first one's rows is nobody's.
     """
 
@@ -141,6 +142,7 @@ class Scope:
     later: frozenset[Producer]
     known: frozenset[Producer]
     unsigned: frozenset[Producer]
+    is_signed: bool
     whole: bool
 
 
@@ -167,7 +169,15 @@ class Ends:
         return topic is not None and topic.id == transaction.topic_id
 
 
-def check(cluster: Cluster, ends: Ends, scope: Scope, findings: Findings, *, patience_s: float = 30.0) -> None:
+def check(
+    cluster: Cluster,
+    ends: Ends,
+    scope: Scope,
+    findings: Findings,
+    since: Callable[[], Mapping[Producer, bool]],
+    *,
+    patience_s: float = 30.0,
+) -> None:
     """Read the topics up to their ends, and compare.
 
     Args:
@@ -175,16 +185,22 @@ def check(cluster: Cluster, ends: Ends, scope: Scope, findings: Findings, *, pat
         ends: Taken before the receipts were read for the second time: what is committed by then is known by now.
         scope: What is looked at.
         findings: Where what is wrong goes.
+        since: The transactions that are known by now, and whether a receipt has them. What was open at the end that was
+            looked up may have been decided and committed before it was read.
         patience_s: How long an open transaction may keep readers of committed records waiting.
     """
     logs: dict[tuple[str, int], _Log] = {}
     adding = _Adding()
+    readings: list[_Reading] = []
     for (name, number), end in ends.at.items():
         topic = ends.topics[name]
         if topic is not None:
             log = logs[name, number] = _Log()
             try:
-                _read(cluster, topic, number, end, scope, adding, log, findings, patience_s)
+                log.start = cluster.offset(topic, number, EARLIEST)
+                position = max(log.start, _first_offset(topic, number, scope.earlier.values()))
+                readings.append(_Reading(f"{name}-{number}", name, number, scope, adding, position > log.start))
+                _read(cluster, topic, position, end, readings[-1], log, patience_s)
             except UNREADABLE as error:
                 log.why = f"{type(error).__name__}: {error}"
                 findings.add("unknown", f"{name}-{number} was not read to its end: {log.why}")
@@ -195,6 +211,9 @@ def check(cluster: Cluster, ends: Ends, scope: Scope, findings: Findings, *, pat
             log.why = log.why or f"{type(error).__name__}: {error}"
         findings.add("unknown", f"records cannot be understood: {type(error).__name__}: {error}")
     findings.read += adding.read
+    by_now = since() if any(reading.strangers for reading in readings) else {}
+    for reading in readings:
+        reading.tell(findings, by_now)
     compacted = {name for name, topic in ends.topics.items() if topic is not None and _may_be_compacted(cluster, name)}
     for each in scope.expected.values():
         _compare(each, _why_unknown(each, scope, ends, logs, compacted), findings)
@@ -212,20 +231,10 @@ def _may_be_compacted(cluster: Cluster, name: str) -> bool:
 
 
 def _read(
-    cluster: Cluster,
-    topic: Topic,
-    number: int,
-    end: int,
-    scope: Scope,
-    adding: _Adding,
-    log: _Log,
-    findings: Findings,
-    patience_s: float,
+    cluster: Cluster, topic: Topic, position: int, end: int, reading: _Reading, log: _Log, patience_s: float
 ) -> None:
-    """Read a partition as a reader of committed records does, up to its end of before."""
-    log.start = cluster.offset(topic, number, EARLIEST)
-    position = max(log.start, _first_offset(topic, number, scope.earlier.values()))
-    reading = _Reading(f"{topic.name}-{number}", topic.name, number, scope, adding, position > log.start)
+    """Read a partition as a reader of committed records does, from there up to its end of before."""
+    number = reading.number
     deadline = time.monotonic() + patience_s
     while position < end:
         page = cluster.fetch(topic, number, position, PAGE)
@@ -240,8 +249,7 @@ def _read(
                 log.gaps += is_torn(batch, position)
                 seen, position = batch.behind(position), batch.last + 1
                 if is_visible and not reading.take(seen):
-                    reading.tell(findings)  # epochs come one after the other
-                    return
+                    return  # epochs come one after the other
         if position > before:
             deadline = time.monotonic() + patience_s
         elif page.stable >= end:
@@ -249,7 +257,6 @@ def _read(
         elif time.monotonic() > deadline:
             log.blocked = position
             break
-    reading.tell(findings)
 
 
 def visible(page: Page) -> Iterator[tuple[Batch, bool]]:
@@ -301,7 +308,15 @@ class _Reading:
             found[2] = batch.last
         return True
 
-    def tell(self, findings: Findings) -> None:
+    def tell(self, findings: Findings, by_now: Mapping[Producer, bool]) -> None:
+        """Tell of those that nobody knows, also by now."""
+        strangers = {}
+        for key, found in self.strangers.items():
+            producer, in_transaction, _ = key
+            if not in_transaction or producer not in by_now:
+                strangers[key] = found
+            elif self.scope.is_signed and not by_now[producer]:
+                self.unsigned += found[0]
         if self.unsigned:
             told = (
                 f"{self.unsigned} records at {self.place} are of transactions that no receipt has, and the journal does"
@@ -309,7 +324,7 @@ class _Reading:
             findings.add(
                 "unknown", f"{told}: it is not signed, and the newest epoch may have no receipt yet", self.unsigned
             )
-        for ((pid, epoch), in_transaction, known), (rows, first, last) in self.strangers.items():
+        for ((pid, epoch), in_transaction, known), (rows, first, last) in strangers.items():
             who = "a producer without transactions"
             if in_transaction:
                 who = f"a committed transaction of producer {pid}, epoch {epoch}"

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ def audit(asked: Asked) -> Findings:
             looked_at |= names
             scope = _scope(known, mine, asked, names)
             _tell_of_strange(mine, names, findings)
-            topics.check(cluster, ends, scope, findings, patience_s=asked.patience_s)
+            since = partial(_known_by_now, asked, names)
+            topics.check(cluster, ends, scope, findings, since, patience_s=asked.patience_s)
         former = _gone(mine, asked.sinks)
         for sink in asked.sinks:
             if sink["kind"] == "database":
@@ -232,8 +234,16 @@ def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names:
         later=frozenset(topics.transactions(later, names)),
         known=frozenset((signed | unsigned) - expected.keys()),
         unsigned=frozenset() if asked.key is None else unsigned,
+        is_signed=asked.key is not None,
         whole=known.is_whole and not earlier,
     )
+
+
+def _known_by_now(asked: Asked, names: frozenset[str]) -> dict[topics.Producer, bool]:
+    """Each transaction that receipts or journal know by now, and whether it is a receipt that does."""
+    by_now = chain.read(asked.files, Findings())
+    told = dict.fromkeys(_producers(by_now.in_journal), False)
+    return told | dict.fromkeys((*topics.transactions(by_now.receipts, names), *_producers(by_now.others)), True)
 
 
 def _producers(participants: Iterable[Mapping[str, Any]]) -> frozenset[topics.Producer]:

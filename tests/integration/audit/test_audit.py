@@ -8,6 +8,7 @@ from kafka import TopicPartition
 from kafka.admin import NewTopic
 
 from onceflow.audit.anchors import InTopic, read
+from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.connectors.kafka import anchor, transactions
 from onceflow.connectors.kafka.client import KafkaClient
@@ -242,6 +243,43 @@ def test_beside_a_running_job_the_newest_epoch_is_nobodys_fault(world):
     report = world.audit()
     assert report["findings"] == []
     assert (report["epochs"], report["rows"]) == (1, 10)
+
+
+class Looked(OnDisk):
+    """A checkpoint's files, of which the trail is read a second time before something happens."""
+
+    def __init__(self, folder, then):
+        super().__init__(folder)
+        self.left, self.then = 2, then
+
+    def contents(self, folder, names):
+        found = super().contents(folder, names)
+        if folder == "onceflow/audit":
+            self.left -= 1
+            if self.left == 0:
+                self.then()
+        return found
+
+
+@pytest.mark.parametrize("receipted", [True, False])
+def test_what_was_open_and_is_committed_before_it_is_read_is_not_foreign(world, receipted):
+    """Its records lie before the ends that were looked up, and receipts and journal knew nothing of it then."""
+    world.epoch(0, rows(0, 10))
+    held = [world.prepare(rows(10, 20))]
+    files = Looked(world.folder, lambda: world.finish(1, held, [rows(10, 20)], receipted=receipted))
+    report = world.audit(files=files)
+    assert files.left < 1
+    assert report["findings"] == []
+    assert (report["epochs"], report["rows"]) == (1, 10)
+    assert world.audit()["findings"] == []
+
+
+def test_what_nobody_decides_is_foreign_whenever_it_is_committed(world):
+    """Also where it is committed behind the second look at the receipts."""
+    world.epoch(0, rows(0, 10))
+    strange = world.prepare(rows(10, 20))
+    report = world.audit(files=Looked(world.folder, lambda: world.commit(strange)))
+    assert (report["good"], report["foreign"]) == (False, 20)
 
 
 @pytest.mark.faults
