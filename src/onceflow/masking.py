@@ -11,7 +11,7 @@ MASKED = "******"
 """What is shown in the place of a secret."""
 
 NAMES = (
-    r"(?i)password|passwd|passphrase|secret|token|credential|jaas|signature|bearer|(?<!security\.)authorization"
+    r"(?i)password|passwd|passphrase|secret|token|credential|user[._-]?info|jaas|signature|bearer|(?<!security\.)authorization"
     r"|(access|account|private|keystore|storage)[._-]?key|key[._-]pem"
     r"|(api|encryption|sse|signing|hmac|master)[._-]?keys?($|[._-])"
     r"|(^|[._-])(pass|pwd|pw|sas)($|[._-])"

@@ -24,7 +24,7 @@ class Standby(Postgres):
     """
 
     def __init__(self, primary: Primary, name: str) -> None:
-        self._folder, self._user = primary._folder, primary._user
+        self._folder, self._user, self._settings = primary._folder, primary._user, primary._settings
         self._server = None
         self.port = free_port()
         self._data = self._folder / name

@@ -31,7 +31,7 @@ _METADATA: Mapping[str, str] = {
 }
 _WRITTEN = ("timestamp", "headers")
 _FORMATS = ("format", "key.format", "value.format")
-_FORMAT_OPTION = re.compile(r"(key\.|value\.)?(json|csv|raw)\.")
+_FORMAT_OPTION = re.compile(r"(key\.|value\.)?(json|csv|raw|avro|avro-confluent)\.")
 _NO_METADATA: Mapping[str, str] = {
     "leader-epoch": "Spark's connector does not tell it",
     "timestamp-type": "Spark's connector does not tell it in words",

@@ -28,7 +28,7 @@ _KAFKA_COMMON = (
         "The group whose offsets show the job's progress to monitoring, and the prefix of Spark's own groups. Where "
         "the job goes on is the checkpoint's business.",
     ),
-    takes("key.format", "How keys are written: `json`, `csv` or `raw`."),
+    takes("key.format", "How keys are written: `json`, `csv`, `avro`, `avro-confluent` or `raw`."),
     takes("key.fields-prefix", "A prefix of the key's columns, which the key itself does not have."),
     takes("value.format", "The same as `format`."),
     takes("value.fields-include", "Whether key columns are in the value, too.", "ALL", "EXCEPT_KEY"),
@@ -61,16 +61,15 @@ _KAFKA_COMMON = (
         "default.",
     ),
 )
-_SCHEMAS = "It and the schema registry come later"
 _CHANGES = "Spark reads records, and no changes of earlier ones"
 _DEBEZIUM = "In Python there are Debezium(Json(…)), and DatabaseSink(sequence_by=…) for the copy"
 FORMATS: Mapping[str, str] = {
     "json": "",
     "csv": "",
     "raw": "",
-    "avro": _SCHEMAS,
-    "avro-confluent": _SCHEMAS,
-    "protobuf": _SCHEMAS,
+    "avro": "",
+    "avro-confluent": "",
+    "protobuf": "there is none here",
     "parquet": "it is a file's format",
     "orc": "it is a file's format",
     "debezium-json": _DEBEZIUM,
@@ -80,7 +79,10 @@ FORMATS: Mapping[str, str] = {
     "ogg-json": _CHANGES,
 }
 """Each of Flink's formats; of one that is refused why."""
+_THERE = ", ".join(form for form, why in FORMATS.items() if not why)
 
+_IN_PYTHON = "write the job in Python: SchemaRegistry(…)"
+_ELSEWHERE = dict.fromkeys(("URL", "SASL_INHERIT", "OAUTHBEARER", "CUSTOM"), "the login is taken from the table alone")
 _FORMAT_OPTIONS = (
     takes("json.fail-on-missing-field", "A record without one of the fields is malformed.", "true", "false"),
     takes(
@@ -120,6 +122,32 @@ _FORMAT_OPTIONS = (
         "what is below 0.000001 has an exponent, as Spark writes it: 1E-7",
     ),
     takes("raw.charset", "The bytes of text.", "UTF-8", not_taken={"UTF-16": "text is UTF-8 here"}),
+    takes("avro.encoding", "Of the records.", "binary", not_taken={"json": "Spark reads binary Avro"}),
+    takes(
+        "avro.timestamp_mapping.legacy",
+        "A TIMESTAMP is Avro's `timestamp`; read are both, it and `local-timestamp`.",
+        "true",
+        not_taken={"false": "it is not taken yet"},
+    ),
+    no_effect("avro.codec", "it is of files"),
+    takes("avro-confluent.url", "The schema registry's address; several of one registry with `,` between them."),
+    takes("avro-confluent.subject", "Whose schema; by default `<topic>-value` or `<topic>-key`."),
+    takes(
+        "avro-confluent.schema",
+        "The schema that is read by, or written; by default what Flink makes of the table's columns.",
+    ),
+    takes(
+        "avro-confluent.auto.register.schemas",
+        "Whether a start registers what is written; before that the registry is asked whether it is compatible.",
+        "true",
+        "false",
+    ),
+    takes("avro-confluent.basic-auth.credentials-source", "", "USER_INFO", not_taken=_ELSEWHERE),
+    takes("avro-confluent.basic-auth.user-info", "`user:password`"),
+    takes("avro-confluent.bearer-auth.credentials-source", "", "STATIC_TOKEN", not_taken=_ELSEWHERE),
+    takes("avro-confluent.bearer-auth.token", "A token that lasts."),
+    refuses("avro-confluent.ssl.*", "they are stores of Java's", _IN_PYTHON),
+    refuses("avro-confluent.properties.*", "they are settings of Java's client", _IN_PYTHON),
     refuses("raw.endianness", "numbers are no raw column here", "use json, or a STRING"),
 )
 
@@ -204,7 +232,7 @@ CONNECTORS: Mapping[str, tuple[Rule, ...]] = {
     "kafka": (
         *_KAFKA_COMMON,
         takes("topic-pattern", "Topics by a pattern of Java's, against whole names; to read only."),
-        takes("format", "How values are written: `json`, `csv` or `raw`."),
+        takes("format", "How values are written: `json`, `csv`, `avro`, `avro-confluent` or `raw`."),
         takes("key.fields", "The columns of the key, with `;` between them; `key.format` must be given, too."),
         takes(
             "scan.startup.mode",
@@ -430,9 +458,9 @@ def checked_format(key: str, value: str, at: Position) -> str:
     """
     why = FORMATS.get(value)
     if why is None:
-        raise wrong(at, f"there is no format {value!r}", action=meant(value, FORMATS, "there are json, csv and raw"))
+        raise wrong(at, f"there is no format {value!r}", action=meant(value, FORMATS, f"there are {_THERE}"))
     if why:
-        raise refused(at, f"'{key}' = '{value}'", why, "use json, csv or raw")
+        raise refused(at, f"'{key}' = '{value}'", why, f"there are {_THERE}")
     return value
 
 

@@ -6,18 +6,26 @@ Must not know: queries, jobs. Every property of Java's clients that is taken sta
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import KafkaSource
+from onceflow.flinksql import avro_tables
+from onceflow.flinksql.avro_tables import AVRO
 from onceflow.flinksql.catalogue import DefinedTable, key_fields, value_fields
-from onceflow.flinksql.kinds import Kind
+from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.flinksql.problems import refused, whole_number, wrong
-from onceflow.flinksql.records import reader
+from onceflow.flinksql.records import reader, written
+from onceflow.formats.contract import Format
 from onceflow.formats.text_format import Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _SAME = (
     "linger.ms", "batch.size", "compression.type", "delivery.timeout.ms", "request.timeout.ms", "retry.backoff.ms",
@@ -40,6 +48,8 @@ _CONSUMERS = (
     "metadata.max.age.ms", "connections.max.idle.ms", "client.dns.lookup", "client.rack",
 )  # fmt: skip
 _PROPERTIES = "properties."
+_Fields = Mapping[str, tuple[str, Kind]]
+"""By the name in the record: the column's name in the row, and its type."""
 _OFFSETS = re.compile(r"partition:([0-9]{1,9}),offset:([0-9]{1,18})")
 _JAAS = re.compile(r"\.(Plain|Scram)LoginModule\s+required\b(.*);\s*$", re.DOTALL)
 
@@ -115,7 +125,7 @@ def source_of(table: DefinedTable, servers: str | None, max_ahead: str | None) -
     if keys and values.get("value.fields-include") == "EXCEPT_KEY":
         prefix = values.get("key.fields-prefix", "")
         wanted = {name.removeprefix(prefix): kinds[name] for name in keys}
-        key = reader(values["key.format"], wanted, options_of(table, "key."))
+        key = format_of(table, values["key.format"], wanted, "key.")
     metadata = [name for name in dict.fromkeys(each.metadata for each in table.metadata) if name is not None]
     # Those of keys, where they are read, are the same: a table with others is refused.
     skipping = options_of(table, "value.").get(f"{form}.ignore-parse-errors", "false").lower() == "true"
@@ -124,7 +134,7 @@ def source_of(table: DefinedTable, servers: str | None, max_ahead: str | None) -
     return KafkaSource(
         cluster_of(table, servers),
         topics,
-        value=reader(form, {name: kinds[name] for name in fields}, options_of(table, "value.")),
+        value=format_of(table, form, {name: kinds[name] for name in fields}, "value."),
         key=key,
         metadata=metadata,
         start=_start(table, given.get("group.id")),
@@ -136,10 +146,27 @@ def source_of(table: DefinedTable, servers: str | None, max_ahead: str | None) -
     )
 
 
+def format_of(table: DefinedTable, form: str, columns: Mapping[str, Kind], part: str) -> Format:
+    """The format of keys, or of values.
+
+    Args:
+        table: The table.
+        form: The format's name.
+        columns: By their names in the record.
+        part: ``key.`` or ``value.``.
+    """
+    options, positions = options_of(table, part), table.options.positions
+    if form in AVRO:
+        where = dict(positions) | {key.removeprefix(part): at for key, at in positions.items() if key.startswith(part)}
+        return avro_tables.format_of(form, columns, options, where, table.definition.at)
+    return reader(form, columns, options)
+
+
 def options_of(table: DefinedTable, part: str) -> dict[str, str]:
     """The options of the format of keys, or of values, by their plain names."""
     values = table.options.values
-    plain = {key: value for key, value in values.items() if key.startswith(("json.", "csv.", "raw."))}
+    formats = ("json.", "csv.", "raw.", "avro.", "avro-confluent.")
+    plain = {key: value for key, value in values.items() if key.startswith(formats)}
     if part == "key.":
         plain = {}
     return plain | {key.removeprefix(part): value for key, value in values.items() if key.startswith(part)}
@@ -177,6 +204,30 @@ def _specific(table: DefinedTable, text: str) -> Mapping[str, Mapping[int, int]]
     return {topic: {int(each[1]): int(each[2]) for each in found if each is not None}}
 
 
+def written_of(table: DefinedTable) -> tuple[Column | None, Column]:
+    """A row's key, None where the table has none, and its value: each as bytes, or as what the sink makes bytes of."""
+    key, value = (
+        _row(fields) if form in AVRO else written(form, fields, options_of(table, part)) if fields else None
+        for part, form, fields in _parts_of_record(table)
+    )
+    assert value is not None  # noqa: S101 - a table has columns
+    return key, value
+
+
+def _row(fields: _Fields) -> Column:
+    return F.struct(*(F.col(quoted(column)).alias(name) for name, (column, _) in fields.items()))
+
+
+def _parts_of_record(table: DefinedTable) -> Iterator[tuple[str, str, _Fields]]:
+    """Key and value: the prefix of its options, its format, its fields."""
+    values, prefix = table.options.values, table.options.values.get("key.fields-prefix", "")
+    kinds = {each.name: each.kind for each in table.written if each.kind is not None}
+    keys = {name.removeprefix(prefix): (name, kinds[name]) for name in key_fields(table)}
+    yield "key.", values.get("key.format", "raw") if keys else "raw", keys
+    form = values.get("value.format", values.get("format", "json"))
+    yield "value.", form, {name: (name, kinds[name]) for name in value_fields(table)}
+
+
 def sink_of(table: DefinedTable, servers: str | None, *, columns: set[str], name: str) -> KafkaSink:
     """What writes a table. Where it names no guarantee, ``execution.checkpointing.mode`` says it, whoever sets that.
 
@@ -187,6 +238,11 @@ def sink_of(table: DefinedTable, servers: str | None, *, columns: set[str], name
         name: The sink's name in the job.
     """
     values, given = table.options.values, _properties(table)
+    # Avro asks for schemas, and so it is the sink's business; of the others the bytes are made before.
+    key, value = (
+        format_of(table, form, {name: kind for name, (_, kind) in fields.items()}, part) if form in AVRO else Raw()
+        for part, form, fields in _parts_of_record(table)
+    )
     producer: dict[str, Any] = {_LIBRDKAFKAS[key]: value for key, value in given.items() if key in _LIBRDKAFKAS}
     if "buffer.memory" in given:
         producer["queue.buffering.max.kbytes"] = max(1, _memory(table, given["buffer.memory"]) // 1024)
@@ -195,8 +251,8 @@ def sink_of(table: DefinedTable, servers: str | None, *, columns: set[str], name
         cluster_of(table, servers),
         values["topic"],
         key="key" if "key" in columns else None,
-        key_format=Raw() if "key" in columns else None,
-        value=Raw(),
+        key_format=key if "key" in columns else None,
+        value=value,
         value_columns=["value"],
         headers="headers" if "headers" in columns else None,
         timestamp="timestamp" if "timestamp" in columns else None,

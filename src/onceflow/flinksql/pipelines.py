@@ -27,14 +27,13 @@ from onceflow.connectors.contract import Sink
 from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import kafka_tables, other_tables
-from onceflow.flinksql.catalogue import DefinedTable, Names, key_fields, value_fields
+from onceflow.flinksql.catalogue import DefinedTable, Names, key_fields
 from onceflow.flinksql.first_of_key import keep_first
 from onceflow.flinksql.kinds import BOOLEAN, BYTES, DATE, DOUBLE, STRING, TIMESTAMP, Kind, fits, quoted
 from onceflow.flinksql.operands import cut
 from onceflow.flinksql.pieces import literal
 from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.flinksql.queries import translate
-from onceflow.flinksql.records import written
 from onceflow.flinksql.relations import KEEP, Query
 from onceflow.flinksql.settings import NAME, SERVERS, ScriptSettings
 from onceflow.flinksql.statements import Insert
@@ -344,17 +343,12 @@ def _rows(spark: SparkSession, part: Written) -> DataFrame:
         return other_tables.rows_of(table, rows, keep=part.query.keep)
     if part.query.keep and table.options.connector == "kafka":
         rows = rows.where(f"{quoted(KEEP)}")
-    values, kinds = table.options.values, {each.name: each.kind for each in table.written}
-    prefix = values.get("key.fields-prefix", "")
-    keys = {name.removeprefix(prefix): (name, kinds[name]) for name in key_fields(table)}
-    fields = {name: (name, kinds[name]) for name in value_fields(table)}
-    form = values.get("value.format", values.get("format", "json"))
-    value = written(form, fields, kafka_tables.options_of(table, "value."))  # type: ignore[arg-type]
+    key, value = kafka_tables.written_of(table)
     if part.query.keep and table.options.connector == "upsert-kafka":
         value = F.when(F.col(f"`{KEEP}`"), value)  # else null, a tombstone
     columns = [value.alias("value")]
-    if keys:
-        columns.append(written(values["key.format"], keys, kafka_tables.options_of(table, "key.")).alias("key"))  # type: ignore[arg-type]
+    if key is not None:
+        columns.append(key.alias("key"))
     for each in table.metadata:
         if each.metadata == "timestamp" and not each.virtual:
             columns.append(F.col(quoted(each.name)).alias("timestamp"))

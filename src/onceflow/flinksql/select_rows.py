@@ -5,22 +5,28 @@ Must not know: jobs, sinks, how an epoch commits.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from onceflow.checkpoint.schemas import KeptSchemas
 from onceflow.connectors.kafka.source import explain, malformed_in
-from onceflow.errors import ConfigurationError
+from onceflow.errors import ConfigurationError, UnknownSchemaError
 from onceflow.flinksql.pipelines import SESSION, Reading
 from onceflow.flinksql.relations import KEEP, WINDOW, Query
 from onceflow.flinksql.script import Script
+from onceflow.formats.schemas import WantedSchema, asking, wanted_by
+from onceflow.launch.schemas import StartSchemas
 from onceflow.masking import in_one_line
 from onceflow.spark.session import make_session
+from onceflow.storage.store import Store
 
 _HIDDEN = (KEEP, WINDOW)
 _CONDITION = re.compile(r"\[([A-Z][A-Z_.]+)\] [^\n]*")
@@ -32,13 +38,23 @@ def show(script: Script, query: Query, say: Callable[[str], None]) -> None:
     session = make_session("onceflow sql", dict(SESSION) | script.settings.of_spark(), lambda _: None)
     tables = {name: script.names.tables[name] for name in query.tables}
     reading = Reading(script.names, script.settings, tables)
-    reading.load(session, [query])
     for note in query.notes:
         say(f"-- {note}")
     say(f"-- {', '.join(column.name for column in query.columns)}")
     streams = [table for table in tables.values() if not table.seen.static]
     bounded = bool(streams) and all(table.is_bounded for table in streams)
-    _rows_to(query, session, say, bounded=bounded)
+    with tempfile.TemporaryDirectory(prefix="onceflow-select-") as folder:
+        schemas = Store(Path(folder) / "schemas")
+        schemas.make()
+        wanted: list[WantedSchema] = []
+        while True:
+            with contextlib.closing(StartSchemas(KeptSchemas(schemas), wanted)) as known, asking(known):
+                reading.load(session, [query])
+                known.keep()
+            try:
+                return _rows_to(query, session, say, f"{folder}/query", bounded=bounded)
+            except UnknownSchemaError as error:  # a new one in the middle of the stream
+                wanted.append(wanted_by(error))
 
 
 def _lines(rows: Sequence[Sequence[Any]], *, updating: bool) -> list[str]:
@@ -48,7 +64,7 @@ def _lines(rows: Sequence[Sequence[Any]], *, updating: bool) -> list[str]:
     ]
 
 
-def _rows_to(query: Query, session: SparkSession, say: Callable[[str], None], *, bounded: bool) -> None:
+def _rows_to(query: Query, session: SparkSession, say: Callable[[str], None], folder: str, *, bounded: bool) -> None:
     rows = session.sql(query.sql)
     if query.keep:
         rows = rows.where(f"`{KEEP}`")
@@ -63,24 +79,21 @@ def _rows_to(query: Query, session: SparkSession, say: Callable[[str], None], *,
         for line in _lines(batch.collect(), updating=query.updating):
             say(line)
 
-    with tempfile.TemporaryDirectory(prefix="onceflow-select-") as folder:
-        writing = rows.writeStream.outputMode("update" if query.updating else "append").foreachBatch(show)
-        writing = writing.option("checkpointLocation", folder)
-        running = (
-            writing.trigger(availableNow=True) if bounded else writing.trigger(processingTime="1 second")
-        ).start()
-        malformed = _Malformed(say)
-        try:
-            while not running.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
-                malformed.look(running)
+    writing = rows.writeStream.outputMode("update" if query.updating else "append").foreachBatch(show)
+    writing = writing.option("checkpointLocation", folder)
+    running = (writing.trigger(availableNow=True) if bounded else writing.trigger(processingTime="1 second")).start()
+    malformed = _Malformed(say)
+    try:
+        while not running.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
             malformed.look(running)
-            _tell_of_waiting(running, say)
-        except KeyboardInterrupt:
-            say("-- ended")
-        except StreamingQueryException as error:
-            raise (explain(str(error)) or _failed(str(error))) from None
-        finally:
-            running.stop()
+        malformed.look(running)
+        _tell_of_waiting(running, say)
+    except KeyboardInterrupt:
+        say("-- ended")
+    except StreamingQueryException as error:
+        raise (explain(str(error)) or _failed(str(error))) from None
+    finally:
+        running.stop()
 
 
 class _Malformed:

@@ -10,7 +10,7 @@ Must not know: Kafka, the registry's client, checkpoints.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.avro import functions as avro
+from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import DataType, StructField, StructType
 
 from onceflow.errors import ConfigurationError
@@ -105,7 +105,7 @@ class Avro(Format):
         """By the schemas of its registry, as far as they are known."""
         if self.registry is None:
             return reading_by(str(self.schema), None, frozenset(), "")
-        subject = self._subject(part)
+        subject = _subject(self, part)
         known = present_schemas(self.registry, subject).reading(
             self.registry, subject, reader=self.schema, version=self.version, fails=part.fails
         )
@@ -118,15 +118,7 @@ class Avro(Format):
             ConfigurationError: The columns do not fit the schema.
             OnceflowError: The registry did not answer, or has none.
         """
-        if self.registry is None:
-            return _written(columns, parse(str(self.schema), "the schema of Avro"), "the schema of Avro")
-        asked = self.schema or (dumps(of_columns(columns)) if self.register else "")
-        subject = self._subject(part)
-        schemas = present_schemas(self.registry, subject)
-        found = schemas.writing(self.registry, subject, text=asked, register=self.register)
-        whose = f"schema {found.id} of subject {subject}"
-        body = _written(columns, parse(found.text, whose), whose)
-        return F.concat(F.lit(_head(found.id)), body)
+        return encoded(self, columns, part, column_named)
 
     def require_readable(self) -> None:
         """Refuse what only a sink may do."""
@@ -137,17 +129,38 @@ class Avro(Format):
                 action="leave it away; whoever writes the records registers it",
             )
 
-    def _subject(self, part: PartOfRecord) -> str:
-        if self.subject is not None:
-            return self.subject
-        if len(part.topics) != 1:
-            raise ConfigurationError(
-                "Avro needs a subject where more than one topic is read",
-                cause=f"topics={', '.join(part.topics)}, subject=None",
-                action="give subject=: whose schema says what becomes columns. Each record is read by its own "
-                "id, of whichever subject",
-            )
-        return f"{part.topics[0]}-{part.part}"
+
+def encoded(avro: Avro, columns: Sequence[StructField], part: PartOfRecord, of: Callable[[str], Column]) -> Column:
+    """``Avro.encode`` of columns that stand elsewhere than in the row itself.
+
+    Args:
+        avro: By which.
+        columns: Their names and types.
+        part: Which bytes they become.
+        of: Where each is, by its name.
+    """
+    if avro.registry is None:
+        return _written(columns, parse(str(avro.schema), "the schema of Avro"), "the schema of Avro", of)
+    asked = avro.schema or (dumps(of_columns(columns)) if avro.register else "")
+    subject = _subject(avro, part)
+    schemas = present_schemas(avro.registry, subject)
+    found = schemas.writing(avro.registry, subject, text=asked, register=avro.register)
+    whose = f"schema {found.id} of subject {subject}"
+    body = _written(columns, parse(found.text, whose), whose, of)
+    return F.concat(F.lit(_head(found.id)), body)
+
+
+def _subject(avro: Avro, part: PartOfRecord) -> str:
+    if avro.subject is not None:
+        return avro.subject
+    if len(part.topics) != 1:
+        raise ConfigurationError(
+            "Avro needs a subject where more than one topic is read",
+            cause=f"topics={', '.join(part.topics)}, subject=None",
+            action="give subject=: whose schema says what becomes columns. Each record is read by its own "
+            "id, of whichever subject",
+        )
+    return f"{part.topics[0]}-{part.part}"
 
 
 @dataclass(frozen=True)
@@ -188,7 +201,7 @@ class _AvroReading(RecordReading):
         return self._decoded(nothing, self.reader, self.reader) if found is None else found
 
     def _decoded(self, body: Column, writer: str, reader: str) -> Column:
-        found = avro.from_avro(F.concat(body, F.lit(END)), writer, {**_READING, "avroSchema": reader})
+        found = from_avro(F.concat(body, F.lit(END)), writer, {**_READING, "avroSchema": reader})
         # By a writer's scale it has narrower decimals.
         return found if reader == self.reader else found.cast(StructType().add("value", self.kind).add("end", "binary"))
 
@@ -276,7 +289,7 @@ def kind_in(session: SparkSession, frame: str) -> DataType:
         ConfigurationError: Spark has no jar of Avro, or no type for the schema.
     """
     try:
-        probe = session.range(0).select(avro.from_avro(F.lit(None).cast("binary"), frame, _READING).alias("framed"))
+        probe = session.range(0).select(from_avro(F.lit(None).cast("binary"), frame, _READING).alias("framed"))
         of = probe.schema["framed"].dataType
     except Exception as error:  # noqa: BLE001 - Java's Avro has errors of its own
         raise _no_avro(error) from None
@@ -301,7 +314,7 @@ def _no_avro(error: Exception) -> ConfigurationError:
     )
 
 
-def _written(columns: Sequence[StructField], schema: Schema, whose: str) -> Column:
+def _written(columns: Sequence[StructField], schema: Schema, whose: str, of: Callable[[str], Column]) -> Column:
     """Columns as a record, without an id."""
     known = resolved(schema)
     require_fit(columns, known, whose)
@@ -309,24 +322,22 @@ def _written(columns: Sequence[StructField], schema: Schema, whose: str) -> Colu
         types = {field["name"]: field["type"] for field in known["fields"]}
         named = {field.name: field for field in columns}
         inner = [
-            fitted(column_named(name), named[name].dataType, of).alias(name)
-            for name, of in types.items()
-            if name in named
+            fitted(of(name), named[name].dataType, kind).alias(name) for name, kind in types.items() if name in named
         ]
         value = F.struct(*inner)
         found = [
             each
             for field in columns
-            for each in refusals(field.name, column_named(field.name), field.dataType, types[field.name])
+            for each in refusals(field.name, of(field.name), field.dataType, types[field.name])
         ]
     else:
         (only,) = columns
-        value = fitted(column_named(only.name), only.dataType, known)
-        found = list(refusals(only.name, column_named(only.name), only.dataType, known))
+        value = fitted(of(only.name), only.dataType, known)
+        found = list(refusals(only.name, of(only.name), only.dataType, known))
     refusal = refusing(found)
     # What is written is asked for behind the refusal: to_avro would fail by words that name no column.
     whole = value if refusal is None else F.when(refusal == F.lit(""), value)
-    return avro.to_avro(whole, dumps(for_spark(schema)))
+    return to_avro(whole, dumps(for_spark(schema)))
 
 
 def _head(schema_id: int) -> bytes:

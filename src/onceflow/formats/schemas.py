@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from onceflow.errors import ConfigurationError
+from onceflow.errors import ConfigurationError, UnknownSchemaError
 from onceflow.formats.registry import SchemaRegistry
 
 
@@ -58,6 +58,13 @@ class WantedSchema:
     registry: str
     id: int
     where: str
+
+
+def wanted_by(error: UnknownSchemaError) -> WantedSchema:
+    """What a query was ended by, to be looked up before it begins again."""
+    of = error.facts
+    where = f"topic {of['topic']}, partition {of['partition']}, offset {of['offset']}"
+    return WantedSchema(of["registry"], of["schema"], where)
 
 
 class Schemas(ABC):

@@ -19,7 +19,7 @@ from onceflow.control.standing import JobStatus
 from onceflow.errors import CheckpointConflictError, FencedError, OnceflowError, UnknownSchemaError
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
-from onceflow.formats.schemas import WantedSchema
+from onceflow.formats.schemas import WantedSchema, wanted_by
 from onceflow.options import restarting
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import Restarts
@@ -141,12 +141,10 @@ class Attempts:
         """Whether it was ended by a schema that the next start looks up, which is no failure; once for each."""
         if not isinstance(error, UnknownSchemaError):
             return False
-        of = error.facts
-        known = {(each.registry, each.id) for each in self.wanted}
-        if (of["registry"], of["schema"]) in known:
+        wanted = wanted_by(error)
+        if any((each.registry, each.id) == (wanted.registry, wanted.id) for each in self.wanted):
             return False
-        where = f"topic {of['topic']}, partition {of['partition']}, offset {of['offset']}"
-        self.wanted.append(WantedSchema(of["registry"], of["schema"], where))
+        self.wanted.append(wanted)
         JobLog(log, self.name).info("%s; the query begins again with it", error.what)
         return True
 

@@ -72,8 +72,14 @@ CREATE TABLE t (a TIME(0)) WITH ('connector' = 'print');
 CREATE TABLE t (a TIMESTAMP(9)) WITH ('connector' = 'print');
 -- refused: the watermark ts - INTERVAL '5' SECOND - INTERVAL '1' SECOND
 CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND - INTERVAL '1' SECOND) WITH ('connector' = 'datagen');
--- refused: 'format' = 'avro'
+-- runs
 CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'avro');
+-- runs
+CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'avro-confluent', 'avro-confluent.url' = 'http://r:8081', 'avro-confluent.subject' = 't-value');
+-- refused: 'format' = 'protobuf'
+CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'protobuf');
+-- refused: 'avro.timestamp_mapping.legacy' = 'false'
+CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'avro', 'avro.timestamp_mapping.legacy' = 'false');
 -- refused: 'format' = 'debezium-json'
 CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'debezium-json');
 -- refused: connector 'filesystem'

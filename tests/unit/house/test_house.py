@@ -87,7 +87,7 @@ ROOMS = {
     # Flink's SQL, which makes jobs.
     "flinksql": {
         "job", "program", "errors", "masking", "options", "checkpoint", "storage", "connectors", "connectors.database",
-        "connectors.kafka", "connectors.lake", "formats", "spark",
+        "connectors.kafka", "connectors.lake", "formats", "spark", "launch",
     },
     "demo": {"public", "errors", "local", "testing", "processes"},
     "__main__": {"cli"},
