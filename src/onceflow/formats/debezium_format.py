@@ -15,16 +15,18 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     IntegralType,
-    LongType,
     StringType,
     StructField,
     StructType,
 )
 
 from onceflow.errors import ConfigurationError
+from onceflow.formats.avro_format import Avro
 from onceflow.formats.changes import FIRST, LAST, SEQUENCE
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading
+from onceflow.formats.debezium_envelope import AvroEnvelope, Envelope, JsonEnvelope
 from onceflow.formats.json_format import Json
+from onceflow.formats.registry import SchemaRegistry
 from onceflow.options.arguments import named_fields, require_fields
 
 if TYPE_CHECKING:
@@ -33,18 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 DELETED, SEQUENCED = "debezium_deleted", "debezium_sequence"
-_CORRUPT = "_onceflow_corrupt"
-_TEXT, _NUMBER = StringType(), LongType()
-_SOURCE = {
-    **dict.fromkeys(("connector", "name", "file"), _TEXT),
-    **dict.fromkeys(("lsn", "server_id", "pos"), _NUMBER),
-}
-# What is asked for as a text, Spark gives as it stands in the record, objects too.
-_CHANGE = [
-    *(StructField(name, _TEXT) for name in ("before", "after", "op", "ddl", "status")),
-    StructField("source", StructType([StructField(name, kind) for name, kind in _SOURCE.items()])),
-]
-_ENVELOPE = StructType([*_CHANGE, StructField("payload", StructType(_CHANGE)), StructField(_CORRUPT, _TEXT)])
 _ABSENT = "__debezium_unavailable_value"
 _LEFT_OUT = "Debezium has left a value out that is stored apart: set REPLICA IDENTITY FULL for the table"
 _READ, _DELETE = "r", "d"
@@ -54,9 +44,9 @@ _OF_BINLOG = ("mysql", "mariadb")
 @named_fields
 @dataclass(frozen=True)
 class Debezium(Format):
-    """Changes of one table as Debezium's connectors for PostgreSQL, MySQL and MariaDB write them, as JSON.
+    """Changes of one table as Debezium's connectors for PostgreSQL, MySQL and MariaDB write them, as JSON or Avro.
 
-    Columns: those of ``row``; ``debezium_deleted`` boolean, true of a delete, whose row has its key and maybe no more;
+    Columns: those of the row; ``debezium_deleted`` boolean, true of a delete, whose row has its key and maybe no more;
     and ``debezium_sequence``, by which a ``DatabaseSink`` orders changes (``sequence_by``). A tombstone is no row, and
     not malformed. Malformed are: what ``row`` cannot read; a truncate; a record of transactions' metadata or of the
     schema's history; what Debezium's ``ExtractNewRecordState`` has made of a change; a row of which Debezium has left a
@@ -71,25 +61,26 @@ class Debezium(Format):
     Args:
         row: How ``before`` and ``after`` are read: ``Json(schema)`` with the table's columns. The connector's
             ``decimal.handling.mode`` is ``string`` for decimals; dates and times without a zone are whole numbers
-            (``int`` of days; ``bigint``).
+            (``int`` of days; ``bigint``). Or ``Avro(registry=…)``, whose reader's schema is that of the whole record,
+            as the connector has registered it; the columns are those of its ``after``.
         servers: The servers whose changes come, in their order: of two changes of a key the one of the later server is
             the newer, whatever its position. Needed where a source is put back, or is another server, or is read by a
             snapshot again, which then begins under a ``topic.prefix`` of its own. Empty: one server.
 
     Raises:
-        ConfigurationError: ``row`` is no ``Json`` with a schema, or a server is named twice.
+        ConfigurationError: ``row`` is no ``Json`` with a schema and no ``Avro``, or a server is named twice.
     """
 
-    row: Json
+    row: Json | Avro
     servers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.row, Json):
+        if not isinstance(self.row, Json | Avro):
             raise ConfigurationError(
-                f"Debezium reads rows by Json, and not by {type(self.row).__name__}",
+                f"Debezium reads rows by Json or Avro, and not by {type(self.row).__name__}",
                 cause=f"row={self.row!r}",
                 action='write Debezium(Json("id bigint, name string")), and let the connector write JSON '
-                "(value.converter=org.apache.kafka.connect.json.JsonConverter)",
+                "(value.converter=org.apache.kafka.connect.json.JsonConverter); or Debezium(Avro(registry=…))",
             )
         require_fields(self)
         if len(set(self.servers)) < len(self.servers):
@@ -98,6 +89,11 @@ class Debezium(Format):
                 cause=f"servers={self.servers!r}",
                 action="leave one of the two that are the same away",
             )
+
+    @property
+    def registry(self) -> SchemaRegistry | None:  # type: ignore[override]
+        """The row's."""
+        return self.row.registry
 
     def require_readable(self) -> None:
         """Raise if there is no schema."""
@@ -111,7 +107,10 @@ class Debezium(Format):
                 cause=f"key={self!r}",
                 action='write value=Debezium(…), and key=Json("id bigint") if the key is asked for',
             )
-        return _Reading(self.row, self.row.fields(), self.servers)
+        if isinstance(self.row, Json):
+            return _Reading(JsonEnvelope(self.row), self.row.fields(), self.servers)
+        envelope = AvroEnvelope(self.row.reading(part))
+        return _Reading(envelope, envelope.fields_of_row(), self.servers)
 
     def encode(self, columns: Sequence[StructField], part: PartOfRecord) -> Column:  # noqa: ARG002 - the contract's
         """Refused.
@@ -128,40 +127,38 @@ class Debezium(Format):
 
 @dataclass(frozen=True)
 class _Reading(RecordReading):
-    row: Json
+    envelope: Envelope
     of_row: StructType
     servers: tuple[str, ...]
 
     def parsed(self, column: Column) -> Column:
         """A struct.
 
-        ``of``: the change, its row's text, its server and position; ``generation``; ``row``: what was made of the text;
+        ``of``: the change, its row as it came, its server and position; ``generation``; ``row``: what was made of that;
         ``said``: why it is malformed, unless its row alone is.
         """
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        found = F.from_json(column.cast("string"), _ENVELOPE, options)
 
-        def change_of(whole: Column) -> Column:
-            change = F.coalesce(whole["payload"], whole.dropFields("payload", _CORRUPT))
-            corrupt = column.isNotNull() & (whole[_CORRUPT].isNotNull() | change.isNull())
-            return F.struct(change.alias("change"), corrupt.alias("corrupt"))
+        def change_of(opened: Column) -> Column:
+            change = self.envelope.change(opened)
+            corrupt = self.envelope.corrupt(column, opened, change)
+            return F.struct(change.alias("change"), corrupt.alias("corrupt"), opened.alias("opened"))
 
         def placed(of: Column) -> Column:
             change = of["change"]
-            text = F.when(change["op"] == _DELETE, change["before"]).otherwise(change["after"]).cast("binary")
+            content = F.when(change["op"] == _DELETE, change["before"]).otherwise(change["after"])
             position, server = self._position(change["source"]), self._server(change)
-            place = text.alias("bytes"), position.alias("position"), server.alias("server")
-            return F.struct(of["corrupt"].alias("corrupt"), change.alias("change"), *place)
+            place = content.alias("content"), position.alias("position"), server.alias("server")
+            return F.struct(*(of[name].alias(name) for name in ("corrupt", "change", "opened")), *place)
 
         def with_row(of: Column) -> Column:
-            row, generation = self.row.parsed(of["bytes"]), self._generation(of["change"]["source"], of["server"])
+            row, generation = self.envelope.row(of["content"]), self._generation(of["change"]["source"], of["server"])
             return F.struct(of.alias("of"), generation.alias("generation"), row.alias("row"))
 
         def with_reason(it: Column) -> Column:
             return it.withField("said", self._said(column, it))
 
         # A function's argument is evaluated once, where Spark would put the parser into each place that asks for it.
-        steps = F.array(found)
+        steps = F.array(self.envelope.opened(column))
         for step in (change_of, placed, with_row, with_reason):
             steps = F.transform(steps, step)
         return F.get(steps, F.lit(0))
@@ -169,21 +166,21 @@ class _Reading(RecordReading):
     def _said(self, column: Column, it: Column) -> Column:
         """The first that holds of what is wrong beside the row."""
         of = it["of"]
-        change, octets = of["change"], of["bytes"]
+        change, content = of["change"], of["content"]
         source, op = change["source"], change["op"]
         known = F.coalesce(source["connector"].isin("postgresql", *_OF_BINLOG), F.lit(False))
         is_change = op != _READ
+        corrupt = F.when(column.isNotNull(), of["corrupt"])
         wrong = {
-            "it is null, a tombstone": column.isNull(),
-            "it is no JSON object of Debezium's form": of["corrupt"],
             "it is a record of the schema's history: no change": op.isNull() & change["ddl"].isNotNull(),
             "it is a record of transactions' metadata": op.isNull() & change["status"].isNotNull(),
             "it has no op: it is no change, or ExtractNewRecordState has unwrapped it": op.isNull(),
             "it is a truncate: set the connector's skipped.operations to t, or empty the table": op == "t",
             "it is a message, no change of a row": op == "m",
             "its op is none that is known": ~op.isin("c", "u", _READ, _DELETE),
-            "it is a delete without before: the table's REPLICA IDENTITY is NOTHING": octets.isNull() & (op == _DELETE),
-            "it has no after": octets.isNull(),
+            "it is a delete without before: the table's REPLICA IDENTITY is NOTHING": content.isNull()
+            & (op == _DELETE),
+            "it has no after": content.isNull(),
             "it is of a connector of which no order is known": ~known,
             "its source has no name": source["name"].isNull(),
             "its source has no position": is_change & of["position"].isNull(),
@@ -191,25 +188,30 @@ class _Reading(RecordReading):
             "it is of a server that servers does not name": it["generation"].isNull(),
             _LEFT_OUT: (op != _DELETE) & self._absent(it["row"]),
         }
-        return F.coalesce(*(F.when(holds, F.lit(why)) for why, holds in wrong.items()))
+        told = (F.when(holds, F.lit(why)) for why, holds in wrong.items())
+        return F.coalesce(F.when(column.isNull(), F.lit("it is null, a tombstone")), corrupt, *told)
 
     def nothing(self, column: Column) -> Column:
         """A tombstone, which follows a delete."""
         return column.isNull()
 
-    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
-        """See the class."""
-        return parsed["said"].isNotNull() | self.row.malformed(parsed["of"]["bytes"], parsed["row"], latest)
+    def unknown(self, column: Column) -> Column | None:
+        """A schema that the registry is to be asked for."""
+        return self.envelope.unknown(column)
 
-    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
+    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:
+        """See the class."""
+        return parsed["said"].isNotNull() | self.envelope.row_malformed(column, parsed, latest)
+
+    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
         """The first that holds."""
-        of_row = self.row.reason(parsed["of"]["bytes"], parsed["row"], latest)
+        of_row = self.envelope.row_reason(column, parsed, latest)
         return F.coalesce(parsed["said"], F.concat(F.lit("its row: "), of_row))
 
     def columns(self, parsed: Column) -> list[Column]:
         """The row's, and whether it was deleted."""
         deleted = parsed["of"]["change"]["op"] == _DELETE
-        return [*self.row.columns(parsed["row"]), deleted.alias(DELETED)]
+        return [*self.envelope.values(parsed["row"]), deleted.alias(DELETED)]
 
     def placed(self, parsed: Column, stream: Column, arrival: Column) -> list[Column]:
         """The change's sequence."""

@@ -5,17 +5,22 @@
 import datetime as dt
 import json
 import random
+import sqlite3
+import struct
 from contextlib import ExitStack, closing
 from decimal import Decimal
 
 import psycopg
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
 import onceflow as of
 from onceflow.errors import ConfigurationError
 from onceflow.formats.contract import PartOfRecord
+from onceflow.local.devregistry import DevRegistry
+from tests.support.avro import bytes_of, logical
 from tests.support.debezium import Connector
 from tests.support.harness import read_topic, wait_until
 from tests.support.postgres import running
@@ -34,10 +39,9 @@ def change(op="c", before=None, after=ROW, source=POSTGRES, **more):
 def read(spark, form, *records):
     """Each record's reason or None, and its row."""
     reading = form.reading(PartOfRecord(("t",), "value"))
-    bytes_of = (
-        None if each is None else (each if isinstance(each, str) else json.dumps(each)).encode() for each in records
-    )
-    frame = spark.createDataFrame([(n, each) for n, each in enumerate(bytes_of)], "offset bigint, value binary")
+    texts = (json.dumps(each) if isinstance(each, dict | list) else each for each in records)
+    blobs = (each.encode() if isinstance(each, str) else each for each in texts)
+    frame = spark.createDataFrame([(n, each) for n, each in enumerate(blobs)], "offset bigint, value binary")
     frame = frame.select("offset", "value", reading.parsed(F.col("value")).alias("it"))
     told = frame.select(
         "offset",
@@ -83,6 +87,120 @@ def test_changes_of_each_kind(spark):
         (0, "shop/7", binlog, binlog, "t/0", 6),
         (0, None, first, last, "t/0", 7),
     ]
+
+
+OWNER = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "bank.public.account",
+    "fields": [
+        {"name": "id", "type": "long"},
+        *(
+            {"name": name, "type": ["null", kind], "default": None}
+            for name, kind in {
+                "owner": "string",
+                "balance": logical("bytes", "decimal", precision=18, scale=2),
+                "seen": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
+            }.items()
+        ),
+    ],
+}
+
+
+def envelope(**source):
+    """What Connect's AvroConverter registers for a table: the row's record is defined in before, and named in after."""
+    of_source = [{"name": name, "type": ["null", kind], "default": None} for name, kind in source.items()]
+    fields = [
+        {"name": "before", "type": ["null", OWNER], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": of_source}},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+    ]
+    return {"type": "record", "name": "Envelope", "namespace": "bank.public.account", "fields": fields}
+
+
+_COMMON = dict.fromkeys(("connector", "name", "snapshot", "db"), "string")
+OF_POSTGRES = envelope(**_COMMON, lsn="long")
+OF_MYSQL = envelope(**_COMMON, server_id="long", file="string", pos="long")
+
+
+def test_changes_in_avro_are_what_they_are_in_json(spark):
+    """Kinds, positions, decimals without a setting of the connector's; a source without the fields of the other."""
+    row = {"id": 1, "owner": "ann", "balance": Decimal("10.50"), "seen": 1_767_261_600_123_456}
+    records = [
+        change("r", after=row, source=POSTGRES | {"snapshot": "first"}),
+        change("c", after=row),
+        change("u", before=row, after=row),
+        change("d", before=row | {"owner": None}, after=None),
+        change("t", after=None),
+        change("u", after=row | {"owner": "__debezium_unavailable_value"}),
+    ]
+    form = of.Debezium(of.Avro(json.dumps(OF_POSTGRES)))
+    blobs = [bytes_of(OF_POSTGRES, each) for each in records]
+    found = read(spark, form, *blobs, None, blobs[1] + b"more", blobs[1][:-3])
+    kept = [(1, "ann", Decimal("10.50"), row["seen"], False)] * 3 + [(1, None, Decimal("10.50"), row["seen"], True)]
+    assert [(r.id, r.owner, r.balance, r.seen, r.debezium_deleted) for r in found[:4]] == kept
+    assert [r.reason for r in found[:4]] == [None] * 4
+    assert [r.debezium_sequence.not_after for r in found[:4]] == [299, 300, 300, 300]
+    assert [r.nothing for r in found] == [False] * 6 + [True, False, False]
+    said = ["a truncate", "REPLICA IDENTITY FULL", "a tombstone", "no record of the schema", "no record of the schema"]
+    assert all(words in r.reason for words, r in zip(said, found[4:], strict=True))
+    of_mysql = of.Debezium(of.Avro(json.dumps(OF_MYSQL)))
+    (other,) = read(spark, of_mysql, bytes_of(OF_MYSQL, change("u", after=row, source=MYSQL)))
+    assert tuple(other.debezium_sequence)[:4] == (0, "shop/7", (3 << 32) + 42, (3 << 32) + 42)
+
+
+@pytest.mark.parametrize("missing", ["after", "source", "op"])
+def test_a_schema_that_is_none_of_changes_is_refused(spark, missing):
+    """As of the topics of the schema's history, of transactions' metadata, and of changes that were unwrapped."""
+    assert spark
+    fields = [each for each in OF_POSTGRES["fields"] if each["name"] != missing]
+    form = of.Debezium(of.Avro(json.dumps({**OF_POSTGRES, "fields": fields})))
+    with pytest.raises(ConfigurationError, match="none of Debezium's changes"):
+        form.reading(PartOfRecord(("t",), "value"))
+
+
+def test_a_table_is_copied_from_avro_by_a_registry(spark, cluster, new_topic, produce, tmp_path):
+    """Each record is read by the schema of its id; the newest change of a key is what stands in the table."""
+    assert spark
+    topic, database = new_topic(1), tmp_path / "copy.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("create table account (id bigint not null primary key, owner text, balance text, seen bigint)")
+    wider = {**OWNER, "fields": [*OWNER["fields"], {"name": "town", "type": ["null", "string"], "default": None}]}
+    before, *rest = OF_POSTGRES["fields"]
+    second = {**OF_POSTGRES, "fields": [{**before, "type": ["null", wider]}, *rest]}
+    with DevRegistry(tmp_path / "registry") as registry:
+        client = SchemaRegistryClient({"url": registry.url})
+
+        def send(schema, *changes):
+            number = client.register_schema(f"{topic}-value", Schema(json.dumps(schema), "AVRO"))
+            produce(topic, [b"\0" + struct.pack(">I", number) + bytes_of(schema, each) for each in changes])
+
+        def run():
+            job = of.Job("copy", checkpointing=of.Checkpointing(str(tmp_path / "checkpoint"), interval="100 ms"))
+            form = of.Debezium(of.Avro(registry=of.SchemaRegistry(registry.url)))
+            source = of.KafkaSource(cluster, topic, value=form)
+            where = {"delete_when": "debezium_deleted", "sequence_by": "debezium_sequence"}
+            sink = of.DatabaseSink(f"sqlite:///{database}", "account", key="id", **where)
+
+            @job.stream(sources=[source], sinks=[sink])
+            def copied(spark):
+                return source.load(spark).withColumn("balance", F.col("balance").cast("string"))
+
+            job.run(until="caught-up")
+            with closing(sqlite3.connect(database)) as connection:
+                return connection.execute("select id, owner from account order by id").fetchall()
+
+        def at(op, lsn, **row):
+            whole = {"owner": None, "balance": None, "seen": None} | row
+            kept = {"before": whole, "after": None} if op == "d" else {"after": whole}
+            return change(op, source=POSTGRES | {"lsn": lsn}, **kept)
+
+        send(OF_POSTGRES, at("c", 10, id=1, owner="ann"), at("c", 11, id=2, owner="bob"), at("u", 9, id=1, owner="old"))
+        assert run() == [(1, "ann"), (2, "bob")]
+        send(second, at("u", 20, id=1, owner="eve", town="Bonn"), at("d", 21, id=2), at("u", 15, id=2, owner="late"))
+        assert run() == [(1, "eve")]
 
 
 def test_a_tombstone_is_no_row(spark):
