@@ -310,13 +310,15 @@ class _Reading:
 
     def tell(self, findings: Findings, by_now: Mapping[Producer, bool]) -> None:
         """Tell of those that nobody knows, also by now."""
-        strangers = {}
-        for key, found in self.strangers.items():
-            producer, in_transaction, _ = key
-            if not in_transaction or producer not in by_now:
-                strangers[key] = found
-            elif self.scope.is_signed and not by_now[producer]:
-                self.unsigned += found[0]
+        mine = {key: found for key, found in self.strangers.items() if key[1] and key[0] in by_now}
+        self.unsigned += sum(found[0] for key, found in mine.items() if self.scope.is_signed and not by_now[key[0]])
+        # What comes behind the job's own is not of before the first receipt that is kept.
+        first = min((found[1] for found in mine.values()), default=None)
+        strangers = {
+            (who, in_transaction, known or (first is not None and found[2] > first)): found
+            for (who, in_transaction, known), found in self.strangers.items()
+            if (who, in_transaction, known) not in mine
+        }
         if self.unsigned:
             told = (
                 f"{self.unsigned} records at {self.place} are of transactions that no receipt has, and the journal does"

@@ -90,7 +90,7 @@ def audit(asked: Asked) -> Findings:
             looked_at |= names
             scope = _scope(known, mine, asked, names)
             _tell_of_strange(mine, names, findings)
-            since = partial(_known_by_now, asked, names)
+            since = partial(_known_by_now, asked, names, findings)
             topics.check(cluster, ends, scope, findings, since, patience_s=asked.patience_s)
         former = _gone(mine, asked.sinks)
         for sink in asked.sinks:
@@ -239,11 +239,19 @@ def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names:
     )
 
 
-def _known_by_now(asked: Asked, names: frozenset[str]) -> dict[topics.Producer, bool]:
-    """Each transaction that receipts or journal know by now, and whether it is a receipt that does."""
-    by_now = chain.read(asked.files, Findings())
-    told = dict.fromkeys(_producers(by_now.in_journal), False)
-    return told | dict.fromkeys((*topics.transactions(by_now.receipts, names), *_producers(by_now.others)), True)
+def _known_by_now(asked: Asked, names: frozenset[str], findings: Findings) -> dict[topics.Producer, bool]:
+    """Each transaction that receipts or journal know by now, and whether it is a receipt that does.
+
+    What is wrong with receipts that have come since is told as well: whoever lays one there to be believed is found.
+    """
+    strange = Findings()
+    by_now = chain.read(asked.files, strange, **asked.chain)
+    told = {each.what for each in findings.found}
+    for each in strange.of("receipt"):
+        if each.what not in told:
+            findings.add("receipt", each.what, epoch=each.epoch)
+    in_journal = dict.fromkeys(_producers(by_now.in_journal), False)
+    return in_journal | dict.fromkeys((*topics.transactions(by_now.receipts, names), *_producers(by_now.others)), True)
 
 
 def _producers(participants: Iterable[Mapping[str, Any]]) -> frozenset[topics.Producer]:

@@ -5,6 +5,7 @@ Must not know: brokers, jobs. What Avro's bytes are is ``formats``' business.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from onceflow.errors import ConfigurationError
 from onceflow.flinksql.kinds import Kind
 from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.formats.avro_format import Avro, encoded
-from onceflow.formats.avro_schema import Schema, dumps
+from onceflow.formats.avro_schema import NAME, Schema, dumps
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading
 from onceflow.formats.registry import SchemaRegistry
 
@@ -101,6 +102,8 @@ def _record(name: str, columns: Mapping[str, Kind], at: Position) -> dict[str, A
     """As Flink's ``AvroSchemaConverter`` names and nests them, so that its jobs and ours have one schema."""
     fields = []
     for column, kind in columns.items():
+        if not NAME.fullmatch(column):
+            raise refused(at, f"a column {column} in Avro", "its names are letters, digits and _", "rename it")
         of = _of_kind(kind, f"{name}_{column}", at)
         fields.append({"name": column, "type": of} | ({"default": None} if kind.nullable else {}))
     return {"type": "record", "name": name, "fields": fields}
@@ -141,7 +144,9 @@ class RowAvro(Format):
     def reading(self, part: PartOfRecord) -> RecordReading:
         """As Avro, in one column, with the table's types."""
         inner = self.inner if self.inner.subject is not None or len(part.topics) == 1 else self._of_first(part)
-        return _RowReading(inner.reading(part), self.kinds)
+        reading = inner.reading(part)
+        _require_same(reading.fields() or StructType(), self.kinds)
+        return _RowReading(reading, self.kinds)
 
     def _of_first(self, part: PartOfRecord) -> Avro:
         """Of several topics the first: the columns are the table's, and its versions are read ahead alone."""
@@ -153,6 +158,30 @@ class RowAvro(Format):
         assert isinstance(only.dataType, StructType)  # noqa: S101 - it is a row
         row = F.col(only.name)
         return F.when(row.isNotNull(), encoded(self.inner, only.dataType.fields, part, row.getField))
+
+
+def _require_same(found: StructType, kinds: Mapping[str, Kind]) -> None:
+    """Refuse a schema that was given, and that is none of the table's columns: what is read is taken as it stands.
+
+    Raises:
+        ConfigurationError: Names what the schema has and what the table.
+    """
+    wanted = StructType([StructField(name, DataType.fromDDL(kind.spark())) for name, kind in kinds.items()])
+    if _widened(found) != _widened(wanted):
+        raise ConfigurationError(
+            "'avro-confluent.schema' is none of the table's columns",
+            harmless="always: nothing was read",
+            cause=f"the schema has {found.simpleString()}, and the table {wanted.simpleString()}",
+            action="give it the same fields, in their order, of the same types; or remove it",
+        )
+
+
+def _widened(kind: DataType) -> str:
+    """A type by what Avro tells apart: it has no smaller numbers than INT, and local times are UTC."""
+    text = kind.simpleString()
+    for other, same in (("tinyint", "int"), ("smallint", "int"), ("timestamp_ntz", "timestamp")):
+        text = re.sub(rf"(^|[:<,]){other}(?=$|[>,])", rf"\1{same}", text)
+    return text
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ _METADATA: Mapping[str, str] = {
     "headers": "MAP",
 }
 _WRITTEN = ("timestamp", "headers")
+_READ_ONLY = "changes are read only"
 _FORMATS = ("format", "key.format", "value.format")
-_FORMAT_OPTION = re.compile(r"(key\.|value\.)?(json|csv|raw|avro|avro-confluent)\.")
+_FORMAT_OPTION = re.compile(r"(key\.|value\.)?(json|csv|raw|avro|avro-confluent|debezium-json)\.")
 _NO_METADATA: Mapping[str, str] = {
     "leader-epoch": "Spark's connector does not tell it",
     "timestamp-type": "Spark's connector does not tell it in words",
@@ -143,6 +144,8 @@ class Names:
         found = self.tables[name]
         if found.options.unwritable is not None:
             raise found.options.unwritable
+        if _has_changes(found.options):
+            raise refused(at, f"writing {name}", _READ_ONLY, "write a kafka table of json, or upsert-kafka")
         if found.options.connector == "datagen":
             raise wrong(at, f"{name} is a datagen table, and cannot be written", action="name another one")
         if "topic-pattern" in found.options.values or ";" in found.options.values.get("topic", ""):
@@ -196,7 +199,8 @@ def define(statement: CreateTable, functions: Mapping[str, Kind]) -> DefinedTabl
     if statement.watermark is not None:
         delay = _delay(statement, by_name)
         ordered = [replace(c, role="rowtime") if c.name == statement.watermark.column else c for c in ordered]
-    seen = SqlTable(statement.name, tuple(ordered), static=options.connector == "jdbc")
+    changes_by = statement.primary_key if _has_changes(options) else ()
+    seen = SqlTable(statement.name, tuple(ordered), static=options.connector == "jdbc", changes_by=changes_by)
     table = DefinedTable(statement, options, tuple(computed), delay, seen)
     _require_form(table)
     return table
@@ -290,12 +294,14 @@ def _require_form(table: DefinedTable) -> None:
     connector = table.options.connector
     if connector == "upsert-kafka":
         _require_upsert(table)
+        _require_no_changes(table, "value.format", _READ_ONLY)
     if connector == "kafka":
         _require_kafka(table)
     if connector in ("kafka", "upsert-kafka"):
         for key in _FORMATS:
             if key in values:
                 connectors.checked_format(key, values[key], places[key])
+        _require_no_changes(table, "key.format", "a key is no change")
         _require_format_options(table)
         _require_raw(table)
         _require_csv(table)
@@ -303,6 +309,35 @@ def _require_form(table: DefinedTable) -> None:
     for key in needed.get(connector, ()):
         if key not in values:
             raise wrong(at, f"table {table.name} has no '{key}'", action=f"write '{key}' = '…' into its WITH")
+
+
+def _has_changes(options: TakenOptions) -> bool:
+    """Whether its records are changes of another table's rows."""
+    values = options.values
+    return options.connector == "kafka" and values.get("value.format", values.get("format")) == connectors.CHANGES
+
+
+def _require_no_changes(table: DefinedTable, key: str, why: str) -> None:
+    if table.options.values.get(key) == connectors.CHANGES:
+        raise refused(table.options.positions[key], f"'{key}' = '{connectors.CHANGES}'", why, "take json")
+
+
+def _require_changes(table: DefinedTable) -> None:
+    at, physical = table.definition.at, [each.name for each in table.physical]
+    if not table.definition.primary_key or not set(table.definition.primary_key) <= set(physical):
+        raise refused(
+            at,
+            f"table {table.name}, of another one's changes, without a PRIMARY KEY of its columns",
+            "nothing says which row a change is of",
+            "write the other table's PRIMARY KEY (…) NOT ENFORCED",
+        )
+    if table.definition.watermark is not None:
+        raise refused(
+            table.definition.watermark.at,
+            f"a watermark of {table.name}, whose records are changes,",
+            "windows over them would have to take rows back",
+            "remove it",
+        )
 
 
 def _require_upsert(table: DefinedTable) -> None:
@@ -318,7 +353,9 @@ def _require_upsert(table: DefinedTable) -> None:
 
 def _require_kafka(table: DefinedTable) -> None:
     values, places, at = table.options.values, table.options.positions, table.definition.at
-    if table.definition.primary_key:
+    if _has_changes(table.options):
+        _require_changes(table)
+    elif table.definition.primary_key:
         raise wrong(
             at,
             f"table {table.name} of kafka has a PRIMARY KEY, and its records replace none",

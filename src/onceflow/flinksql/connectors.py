@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.statements import Option
+from onceflow.masking import shown
 from onceflow.options.rules import Rule, Standing, no_effect, refuses, rule_for, takes
 
 _TASKS = "Spark makes as many tasks as it has slots, or partitions of state (`spark.sql.shuffle.partitions`)"
@@ -62,7 +63,8 @@ _KAFKA_COMMON = (
     ),
 )
 _CHANGES = "Spark reads records, and no changes of earlier ones"
-_DEBEZIUM = "In Python there are Debezium(Json(…)), and DatabaseSink(sequence_by=…) for the copy"
+CHANGES = "debezium-json"
+"""The format whose records are changes of another table's rows."""
 FORMATS: Mapping[str, str] = {
     "json": "",
     "csv": "",
@@ -72,8 +74,8 @@ FORMATS: Mapping[str, str] = {
     "protobuf": "there is none here",
     "parquet": "it is a file's format",
     "orc": "it is a file's format",
-    "debezium-json": _DEBEZIUM,
-    "debezium-avro-confluent": _DEBEZIUM,
+    CHANGES: "",
+    "debezium-avro-confluent": "it is not taken yet; in Python it is Debezium(Avro(registry=…))",
     "canal-json": _CHANGES,
     "maxwell-json": _CHANGES,
     "ogg-json": _CHANGES,
@@ -109,6 +111,11 @@ _FORMAT_OPTIONS = (
     ),
     takes("json.encode.ignore-null-fields", "Null fields are left out.", "true", "false"),
     no_effect("json.decode.json-parser.enabled", "Spark has one parser"),
+    takes("debezium-json.schema-include", "Records with their schema are read as those without.", "true", "false"),
+    takes("debezium-json.ignore-parse-errors", "As json.ignore-parse-errors.", "true", "false"),
+    takes("debezium-json.timestamp-format.standard", "Both are read in either.", "SQL", "ISO-8601"),
+    refuses("debezium-json.map-null-key.*", "changes are read only", "remove it"),
+    refuses("debezium-json.encode.*", "changes are read only", "remove it"),
     takes("csv.field-delimiter", "One character."),
     takes("csv.quote-character", "One character."),
     takes("csv.escape-character", "One character; without it a quote in quotes is doubled."),
@@ -447,7 +454,7 @@ def _require_value(option: Option, rule: Rule) -> None:
     if why is not None:
         raise refused(option.at, f"'{option.key}' = '{option.value}'", why, f"take {' or '.join(rule.values)}")
     action = meant(option.value, rule.values, f"take {' or '.join(rule.values)}")
-    raise wrong(option.at, f"'{option.key}' has no value {option.value!r}", action=action)
+    raise wrong(option.at, f"'{option.key}' has no value {shown(option.key, option.value)!r}", action=action)
 
 
 def checked_format(key: str, value: str, at: Position) -> str:

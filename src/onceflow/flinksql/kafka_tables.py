@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,10 @@ def format_of(table: DefinedTable, form: str, columns: Mapping[str, Kind], part:
     """
     options, positions = options_of(table, part), table.options.positions
     if form in AVRO:
+        # As in Flink a PRIMARY KEY's columns are NOT NULL.
+        prefix = table.options.values.get("key.fields-prefix", "") if part == "key." else ""
+        keys = {name.removeprefix(prefix) for name in table.definition.primary_key}
+        columns = {name: replace(kind, nullable=kind.nullable and name not in keys) for name, kind in columns.items()}
         where = dict(positions) | {key.removeprefix(part): at for key, at in positions.items() if key.startswith(part)}
         return avro_tables.format_of(form, columns, options, where, table.definition.at)
     return reader(form, columns, options)
@@ -165,7 +170,7 @@ def format_of(table: DefinedTable, form: str, columns: Mapping[str, Kind], part:
 def options_of(table: DefinedTable, part: str) -> dict[str, str]:
     """The options of the format of keys, or of values, by their plain names."""
     values = table.options.values
-    formats = ("json.", "csv.", "raw.", "avro.", "avro-confluent.")
+    formats = ("json.", "csv.", "raw.", "avro.", "avro-confluent.", "debezium-json.")
     plain = {key: value for key, value in values.items() if key.startswith(formats)}
     if part == "key.":
         plain = {}

@@ -17,7 +17,7 @@ from onceflow.flinksql.catalogue import DefinedTable
 from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.flinksql.printing import PrintSink
 from onceflow.flinksql.problems import refused, whole_number, wrong
-from onceflow.flinksql.relations import KEEP
+from onceflow.flinksql.relations import KEEP, SEQUENCE
 from onceflow.options.durations import duration_ms
 
 if TYPE_CHECKING:
@@ -35,13 +35,14 @@ _DRIVERS = {
 _RATE = 10_000
 
 
-def sink_of(table: DefinedTable, *, name: str, deletes: bool) -> Sink:
+def sink_of(table: DefinedTable, *, name: str, deletes: bool, sequenced: bool) -> Sink:
     """What writes a table.
 
     Args:
         table: The table.
         name: The sink's name in the job.
         deletes: Rows may say that theirs is gone.
+        sequenced: Rows say which of several is the newest.
     """
     values = table.options.values
     match table.options.connector:
@@ -55,6 +56,7 @@ def sink_of(table: DefinedTable, *, name: str, deletes: bool) -> Sink:
                 values["table-name"],
                 key=key,
                 delete_when=gone,
+                sequence_by=SEQUENCE if sequenced else None,
                 name=name,
                 schema=values.get("onceflow.schema"),
             )
@@ -72,7 +74,7 @@ def sink_of(table: DefinedTable, *, name: str, deletes: bool) -> Sink:
             return IcebergSink(values["catalog-name"], where, properties=properties, name=name)
 
 
-def rows_of(table: DefinedTable, rows: DataFrame, *, keep: bool) -> DataFrame:
+def rows_of(table: DefinedTable, rows: DataFrame, *, keep: bool, sequenced: bool) -> DataFrame:
     """What the sink gets of rows that have the table's columns."""
     columns = [F.col(quoted(each.name)) for each in table.written]
     if table.options.connector in ("jdbc", "iceberg"):
@@ -84,7 +86,8 @@ def rows_of(table: DefinedTable, rows: DataFrame, *, keep: bool) -> DataFrame:
             for column, each in zip(columns, table.written, strict=True)
         ]
     if keep and table.options.connector == "jdbc" and table.definition.primary_key:
-        return rows.select(*columns, (~F.col(f"`{KEEP}`")).alias(GONE))
+        order = [F.col(quoted(SEQUENCE))] if sequenced else []
+        return rows.select(*columns, (~F.col(f"`{KEEP}`")).alias(GONE), *order)
     if keep:
         rows = rows.where(quoted(KEEP))
     return rows.select(*columns)

@@ -34,9 +34,10 @@ from onceflow.flinksql.operands import cut
 from onceflow.flinksql.pieces import literal
 from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.flinksql.queries import translate
-from onceflow.flinksql.relations import KEEP, Query
+from onceflow.flinksql.relations import KEEP, SEQUENCE, Query, hidden
 from onceflow.flinksql.settings import NAME, SERVERS, ScriptSettings
 from onceflow.flinksql.statements import Insert
+from onceflow.formats.debezium_format import DELETED, SEQUENCED
 from onceflow.job import Job
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
@@ -56,6 +57,7 @@ SESSION: Mapping[str, str] = {
 """What a session of a job of SQL is told."""
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
+_ALIAS = "$written"
 DEFAULT_FOLDER = "checkpoints"
 _PREFIX = "sink.transactional-id-prefix"
 _PLAIN: Mapping[Any, Kind] = {
@@ -186,6 +188,13 @@ def understood(insert: Insert, names: Names) -> Written:
 
 def _require_changes_taken(insert: Insert, table: DefinedTable, query: Query) -> None:
     keyed = _key_of(table)
+    if query.sequenced and (table.options.connector != "jdbc" or not keyed):
+        raise refused(
+            insert.at,
+            f"INSERT INTO {insert.table} of another table's changes",
+            "nothing there knows which change of a row is the newest",
+            "write a jdbc table with that table's PRIMARY KEY",
+        )
     if not query.updating or not keyed:
         return
     columns = insert.columns or tuple(each.name for each in table.written)
@@ -225,13 +234,13 @@ def _as_table(insert: Insert, table: DefinedTable, query: Query) -> str:
     selected = []
     for name, definition in written_columns.items():
         assert definition.kind is not None  # noqa: S101 - a written column has a type
-        selected.append(f"{_as_column(insert, table, name, definition.kind, given.get(name))} AS {quoted(name)}")
-    if query.keep:
-        selected.append(quoted(KEEP))
-    return f"SELECT {', '.join(selected)} FROM (\n{query.sql}\n)"
+        text = _as_column(insert, table, name, definition.kind, given.get(name), sequenced=query.sequenced)
+        selected.append(f"{text} AS {quoted(name)}")
+    selected += hidden(query, _ALIAS)
+    return f"SELECT {', '.join(selected)} FROM (\n{query.sql}\n) {quoted(_ALIAS)}"
 
 
-def _as_column(insert: Insert, table: DefinedTable, name: str, kind: Kind, given: Any) -> str:
+def _as_column(insert: Insert, table: DefinedTable, name: str, kind: Kind, given: Any, *, sequenced: bool) -> str:
     if given is None:
         text = f"CAST(NULL AS {kind.spark()})"
     else:
@@ -248,7 +257,10 @@ def _as_column(insert: Insert, table: DefinedTable, name: str, kind: Kind, given
             text = cut(text, kind)
     if not kind.nullable or name in table.definition.primary_key:
         failure = f"raise_error('a null in {insert.table}.{name}, which is NOT NULL')".replace("`", "")
-        text = f"coalesce({text}, {failure})"
+        filled = f"coalesce({text}, {failure})"
+        # Of a change that deletes there may be no more than its key.
+        is_whole = not sequenced or name in table.definition.primary_key
+        text = filled if is_whole else f"CASE WHEN {quoted(KEEP)} THEN {filled} ELSE {text} END"
     return text
 
 
@@ -262,7 +274,7 @@ def pipeline(inserts: Sequence[Insert], at: Position, names: Names, settings: Sc
     _require_one_mode(parts)
     name = job_name(inserts, settings)
     prefixes = _prefixes(parts)
-    updating = any(part.query.updating for part in parts)
+    updating = any(_updates(part) for part in parts)
     job = SqlJob(
         name,
         settings=settings,
@@ -299,8 +311,13 @@ def _prefixes(parts: Sequence[Written]) -> list[str]:
     return list(dict.fromkeys(prefix for prefix in named if prefix is not None))
 
 
+def _updates(part: Written) -> bool:
+    """Whether Spark has to give rows again; changes of another table's rows are rows to it."""
+    return part.query.updating and not part.query.sequenced
+
+
 def _require_one_mode(parts: Sequence[Written]) -> None:
-    updating = [part for part in parts if part.query.updating]
+    updating = [part for part in parts if _updates(part)]
     waiting = [part for part in parts if not part.query.updating and (part.query.window or part.query.steps)]
     if updating and waiting:
         raise refused(
@@ -329,7 +346,7 @@ def _sink(part: Written, settings: ScriptSettings) -> Sink:
         columns = {"key"} if key_fields(table) else set()
         columns |= {each.metadata or "" for each in table.metadata if not each.virtual}
         return kafka_tables.sink_of(table, settings.get(SERVERS), columns=columns, name=name)
-    return other_tables.sink_of(table, name=name, deletes=part.query.keep)
+    return other_tables.sink_of(table, name=name, deletes=part.query.keep, sequenced=part.query.sequenced)
 
 
 def _rows(spark: SparkSession, part: Written) -> DataFrame:
@@ -340,7 +357,7 @@ def _rows(spark: SparkSession, part: Written) -> DataFrame:
     except AnalysisException as error:
         raise _not_planned(part.insert.query.at, error) from error
     if table.options.connector not in ("kafka", "upsert-kafka"):
-        return other_tables.rows_of(table, rows, keep=part.query.keep)
+        return other_tables.rows_of(table, rows, keep=part.query.keep, sequenced=part.query.sequenced)
     if part.query.keep and table.options.connector == "kafka":
         rows = rows.where(f"{quoted(KEEP)}")
     key, value = kafka_tables.written_of(table)
@@ -403,7 +420,8 @@ def seen_columns(rows: DataFrame, table: DefinedTable, *, from_kafka: bool) -> D
     computed = {each.name: each.sql for each in table.computed}
     for name, sql in computed.items():
         rows = rows.selectExpr("*", f"{sql} AS {quoted(name)}")
-    rows = rows.selectExpr(*seen_texts(table))
+    behind = [quoted(name) for name in (KEEP, SEQUENCE) if table.seen.changes_by]
+    rows = rows.selectExpr(*seen_texts(table), *behind)
     watermark = table.definition.watermark
     if watermark is not None:
         # The watermark is the table's: Spark would let a query's WHERE take rows out before they move it.
@@ -444,6 +462,8 @@ def _of_record(table: DefinedTable) -> list[Any]:
             column = F.map_from_entries(column)
         assert each.kind is not None  # noqa: S101 - metadata has a type
         columns.append(column.cast(each.kind.spark()).alias(each.name))
+    if table.seen.changes_by:
+        columns += [(~F.col("value").getField(DELETED)).alias(KEEP), F.col(SEQUENCED).alias(SEQUENCE)]
     return columns
 
 

@@ -19,7 +19,9 @@ from onceflow.flinksql.pieces import QueryText, name_of
 from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.reading import Read, WindowCall, read
 from onceflow.flinksql.relations import (
+    KEEP,
     PARTS,
+    SEQUENCE,
     WINDOW_COLUMN,
     Catalogue,
     Column,
@@ -254,9 +256,20 @@ class _Translation:
                 raise wrong(at, f"view {name} reads itself", action="correct one of them")
             inner = _Translation(read(found.query), self.catalogue, self._numbers, {}, self._depth + 1)
             return inner.renamed(inner.query(), found.columns, inner.tree)
-        columns = ", ".join(quoted(column.name) for column in found.columns)
-        sql = f"SELECT {columns} FROM {quoted(found.view)}"
-        return Query(sql, found.columns, static=found.static, tables=(name,))
+        names, changes = [column.name for column in found.columns], bool(found.changes_by)
+        hidden_names = [KEEP, SEQUENCE] if changes else []
+        sql = f"SELECT {', '.join(map(quoted, [*names, *hidden_names]))} FROM {quoted(found.view)}"
+        keys = tuple(names.index(each) for each in found.changes_by)
+        return Query(
+            sql,
+            found.columns,
+            keys=keys,
+            updating=changes,
+            keep=changes,
+            sequenced=changes,
+            static=found.static,
+            tables=(name,),
+        )
 
     # -- window functions -------------------------------------------------------------------------
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import DataType, StructField
 
+from onceflow.flinksql.connectors import CHANGES
 from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.csv_format import Csv, row_of
+from onceflow.formats.debezium_format import Debezium
 from onceflow.formats.json_format import Json
 from onceflow.formats.json_text import as_json, require_form
 from onceflow.formats.text_format import Raw, Text
@@ -65,6 +67,14 @@ class _WholeReading(RecordReading):
         """One."""
         return [F.struct(*self.inner.columns(parsed))]
 
+    def nothing(self, column: Column) -> Column | None:
+        """As the other."""
+        return self.inner.nothing(column)
+
+    def placed(self, parsed: Column, stream: Column, arrival: Column) -> list[Column]:
+        """As the other, beside the one column."""
+        return self.inner.placed(parsed, stream, arrival)
+
     def unknown(self, column: Column) -> Column | None:
         """As the other."""
         return self.inner.unknown(column)
@@ -103,6 +113,8 @@ def reader(form: str, columns: Mapping[str, Kind], options: Mapping[str, str]) -
     ddl = ", ".join(f"{quoted(name)} {kind.spark()}" for name, kind in columns.items())
     if form == "csv":
         return Whole(_csv(ddl, options))
+    if form == CHANGES:
+        return Whole(Debezium(Json(ddl)))
     strict = options.get("json.fail-on-missing-field", "false").lower() == "true"
     return Whole(StrictJson(ddl) if strict else Json(ddl))
 

@@ -17,8 +17,8 @@ from onceflow.flinksql.pieces import Piece, spark_interval
 from onceflow.flinksql.problems import Position, wrong
 from onceflow.flinksql.statements import ScriptText
 
-WINDOW, KEEP = "$window", "$keep"
-WINDOW_COLUMN, KEEP_COLUMN = quoted(WINDOW), quoted(KEEP)
+WINDOW, KEEP, SEQUENCE = "$window", "$keep", "$sequence"
+WINDOW_COLUMN, KEEP_COLUMN, SEQUENCE_COLUMN = quoted(WINDOW), quoted(KEEP), quoted(SEQUENCE)
 PARTS = ("window_start", "window_end", "window_time")
 """Columns that rows in windows have."""
 _SESSION_STEP_MS = 1
@@ -47,11 +47,13 @@ class SqlTable:
         view: Its name in Spark.
         columns: Its columns.
         static: It is looked up, and no stream.
+        changes_by: Its rows are changes of another table's, which are told by these columns; empty: they are rows.
     """
 
     view: str
     columns: tuple[Column, ...]
     static: bool = False
+    changes_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class Query:
         keys: Of a query that updates: the places of the columns that tell which row is replaced.
         updating: Its rows replace earlier ones.
         keep: It has a hidden column ``KEEP``: whether the row is there, or gone.
+        sequenced: It has a hidden column ``SEQUENCE``, by which changes of a row are in an order.
         session: Of rows in sessions that are not gathered yet: by what they are told apart.
         static: It reads no stream.
         steps: What has to be done before.
@@ -120,6 +123,7 @@ class Query:
     keys: tuple[int, ...] = ()
     updating: bool = False
     keep: bool = False
+    sequenced: bool = False
     session: tuple[str, ...] | None = None
     static: bool = False
     steps: tuple[KeepFirst, ...] = ()
@@ -194,4 +198,5 @@ def window_text(name: str, time: str, lengths: Sequence[int], at: Position) -> s
 
 def hidden(of: Query, alias: str) -> list[str]:
     """The hidden columns that it has."""
-    return [f"{quoted(alias)}.{quoted(name)}" for name, there in ((WINDOW, of.window), (KEEP, of.keep)) if there]
+    columns = ((WINDOW, of.window), (KEEP, of.keep), (SEQUENCE, of.sequenced))
+    return [f"{quoted(alias)}.{quoted(name)}" for name, there in columns if there]

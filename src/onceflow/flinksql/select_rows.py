@@ -20,7 +20,7 @@ from onceflow.checkpoint.schemas import KeptSchemas
 from onceflow.connectors.kafka.source import explain, malformed_in
 from onceflow.errors import ConfigurationError, UnknownSchemaError
 from onceflow.flinksql.pipelines import SESSION, Reading
-from onceflow.flinksql.relations import KEEP, WINDOW, Query
+from onceflow.flinksql.relations import KEEP, SEQUENCE, WINDOW, Query
 from onceflow.flinksql.script import Script
 from onceflow.formats.schemas import WantedSchema, asking, wanted_by
 from onceflow.launch.schemas import StartSchemas
@@ -28,7 +28,7 @@ from onceflow.masking import in_one_line
 from onceflow.spark.session import make_session
 from onceflow.storage.store import Store
 
-_HIDDEN = (KEEP, WINDOW)
+_HIDDEN = (KEEP, WINDOW, SEQUENCE)
 _CONDITION = re.compile(r"\[([A-Z][A-Z_.]+)\] [^\n]*")
 """How Spark 4.2 begins what it says of an error."""
 
@@ -57,29 +57,35 @@ def show(script: Script, query: Query, say: Callable[[str], None]) -> None:
                 wanted.append(wanted_by(error))
 
 
-def _lines(rows: Sequence[Sequence[Any]], *, updating: bool) -> list[str]:
-    mark = "+U" if updating else "+I"
+def _lines(rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Each row in a line: what it is, and its values."""
     return [
-        f"{mark}[{', '.join('NULL' if value is None else in_one_line(str(value)) for value in row)}]" for row in rows
+        f"{mark}[{', '.join('NULL' if value is None else in_one_line(str(value)) for value in row)}]"
+        for mark, *row in rows
     ]
 
 
 def _rows_to(query: Query, session: SparkSession, say: Callable[[str], None], folder: str, *, bounded: bool) -> None:
     rows = session.sql(query.sql)
-    if query.keep:
+    mark = "'+U'" if query.updating else "'+I'"
+    if query.sequenced:  # each change is shown
+        mark = f"IF(`{KEEP}`, '+U', '-D')"
+    elif query.keep:
         rows = rows.where(f"`{KEEP}`")
     texts = (f"CAST(`{name}` AS STRING) AS `{name}`" for name in rows.columns if name not in _HIDDEN)
-    rows = rows.selectExpr(*texts)
+    rows = rows.selectExpr(mark, *texts)
     if not rows.isStreaming:
-        for line in _lines(rows.collect(), updating=False):
+        for line in _lines(rows.collect()):
             say(line)
         return
 
     def show(batch: DataFrame, _: int) -> None:
-        for line in _lines(batch.collect(), updating=query.updating):
+        for line in _lines(batch.collect()):
             say(line)
 
-    writing = rows.writeStream.outputMode("update" if query.updating else "append").foreachBatch(show)
+    writing = rows.writeStream.outputMode(
+        "update" if query.updating and not query.sequenced else "append"
+    ).foreachBatch(show)
     writing = writing.option("checkpointLocation", folder)
     running = (writing.trigger(availableNow=True) if bounded else writing.trigger(processingTime="1 second")).start()
     malformed = _Malformed(say)

@@ -21,6 +21,7 @@ from onceflow.flinksql.problems import meant
 from onceflow.flinksql.relations import (
     KEEP_COLUMN,
     PARTS,
+    SEQUENCE_COLUMN,
     WINDOW,
     WINDOW_COLUMN,
     Catalogue,
@@ -268,6 +269,8 @@ class Selection:
                 kept.append(f"coalesce({where}, false)")
             texts += [f"({' AND '.join(kept)}) AS {KEEP_COLUMN}"] if kept else []
             keep, where = bool(kept), ""
+        if first.sequenced:
+            texts.append(f"{alias}.{SEQUENCE_COLUMN}")
         sql = f"SELECT {', '.join(texts)} FROM {table}" + (f"\nWHERE {where}" if where else "")
         return self._result(sql, columns, window=self._window, keep=keep)
 
@@ -284,6 +287,7 @@ class Selection:
             keys=tuple(keys),
             updating=first.updating,
             keep=keep,
+            sequenced=first.sequenced,
             session=first.session if len(queries) == 1 else None,
             static=all(query.static for query in queries),
             steps=tuple(step for query in queries for step in query.steps),

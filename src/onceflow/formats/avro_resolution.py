@@ -2,14 +2,16 @@
 
 Avro resolves a writer's schema to a reader's by the bytes alone (``GenericDatumReader``, and so Spark's ``from_avro``):
 milliseconds become microseconds of the same number, 12.34 by a scale of four 0.1234, and neither Avro nor most
-registries call such a pair incompatible.
+registries call such a pair incompatible. What is not sure here is a misfit: a record that is refused by its field's
+name does less harm than one with another value.
 Must not know: Spark, registries, how bytes are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from onceflow.formats.avro_schema import Schema, name_of, resolved, within
 
@@ -42,6 +44,22 @@ class Resolution(NamedTuple):
     misfits: tuple[str, ...]
 
 
+class _Pair(NamedTuple):
+    """A type without others inside, and the one that it is resolved to.
+
+    Attributes:
+        path: Where it is.
+        reader: The reader's.
+        writer: The writer's.
+        is_sure: Nothing else of the reader's may be what Avro takes.
+    """
+
+    path: str
+    reader: Schema
+    writer: Schema
+    is_sure: bool
+
+
 def resolution(reader: Schema, writer: Schema) -> Resolution:
     """Look at each pair of types that Avro would resolve, by names, aliases and branches of unions.
 
@@ -53,52 +71,79 @@ def resolution(reader: Schema, writer: Schema) -> Resolution:
         reader: As ``parse`` gives it.
         writer: Likewise.
     """
+    whole = resolved(reader)
     wanted: dict[int, Mapping[str, object]] = {}
+    paths: dict[int, set[str]] = {}
+    told: dict[int, str] = {}
     misfits = []
-    for path, of_reader, of_writer in _pairs("", resolved(reader), resolved(writer)):
-        turned = _turned(of_reader, of_writer)
-        told = f"{f'field {path}' if path else 'the record'} is {_in_words(of_writer)} there"
+    for pair in _pairs("", whole, resolved(writer), is_sure=True):
+        turned, of = _turned(pair.reader, pair.writer), id(pair.reader)
+        said = f"{f'field {pair.path}' if pair.path else 'the record'} is {_in_words(pair.writer)} there"
         if turned is None:
-            misfits.append(f"{told}, and not {_in_words(of_reader)}")
-        elif wanted.setdefault(id(of_reader), turned) != turned:
-            misfits.append(f"{told}, and the same type is another one elsewhere")
+            misfits.append(f"{said}, and not {_in_words(pair.reader)}")
+        elif turned and not pair.is_sure:
+            misfits.append(f"{said}, and of what it is read as there is more than one")
+        elif turned and wanted.setdefault(of, turned) != turned:
+            misfits.append(f"{said}, and the same type is another one elsewhere")
+        elif turned:
+            paths.setdefault(of, set()).add(pair.path)
+            told[of] = said
+    # A type with a name may stand in several places, of which some have a default, or another unit.
+    places = Counter(map(id, _leaves(whole)))
+    misfits += [
+        f"{told[of]}, and the same type is another one elsewhere" for of in paths if places[of] != len(paths[of])
+    ]
     return Resolution(_with(reader, wanted), tuple(misfits))
 
 
-def _pairs(path: str, reader: Schema, writer: Schema) -> Iterator[tuple[str, Schema, Schema]]:
-    """Types without others inside, each with the one that it is resolved to."""
+def _pairs(path: str, reader: Schema, writer: Schema, *, is_sure: bool) -> Iterator[_Pair]:
     if isinstance(writer, list):
         for each in writer:
-            if each != "null":
-                yield from _pairs(path, reader, each)
+            yield from _pairs(path, reader, each, is_sure=is_sure)
     elif isinstance(reader, list):
-        branch = _branch(reader, writer)
-        if branch is not None:
-            yield from _pairs(path, branch, writer)
+        # Which of several Avro takes hangs on names, aliases and what is inside.
+        same = [each for each in reader if _kind(each) == _kind(writer)]
+        found = same or [each for each in reader if _kind(each) in _WIDER.get(_kind(writer), ())]
+        for each in found:
+            yield from _pairs(path, each, writer, is_sure=is_sure and len(found) == 1)
     else:
         match reader, writer:
             case {"fields": of_reader}, {"fields": of_writer}:
                 for field in of_reader:
-                    names = (field["name"], *field.get("aliases", ()))
-                    found = next((each for name in names for each in of_writer if each["name"] == name), None)
-                    if found is not None:
-                        inner = f"{path}.{field['name']}" if path else field["name"]
-                        yield from _pairs(inner, field["type"], found["type"])
+                    yield from _pairs_of_field(path, field, {each["name"]: each for each in of_writer}, is_sure=is_sure)
             case {"items": of_reader}, {"items": of_writer}:
-                yield from _pairs(f"{path}[]", of_reader, of_writer)
+                yield from _pairs(f"{path}[]", of_reader, of_writer, is_sure=is_sure)
             case {"values": of_reader}, {"values": of_writer}:
-                yield from _pairs(f"{path}{{}}", of_reader, of_writer)
-            case _:
-                yield path, reader, writer
+                yield from _pairs(f"{path}{{}}", of_reader, of_writer, is_sure=is_sure)
+            case _ if _kind(reader) == _kind(writer) or _kind(reader) in _WIDER.get(_kind(writer), ()):
+                yield _Pair(path, reader, writer, is_sure)
 
 
-def _branch(union: Sequence[Schema], writer: Schema) -> Schema | None:
-    """That of a reader's union which Avro takes: of the same name, else of the same type, else of a wider one."""
-    kind = _kind(writer)
-    same = [each for each in union if _kind(each) == kind]
-    named = [each for each in same if isinstance(each, dict) and each.get("name") == writer.get("name")]
-    wider = [each for name in _WIDER.get(kind, ()) for each in union if _kind(each) == name]
-    return next(iter([*named, *same, *wider]), None)
+def _pairs_of_field(
+    path: str, field: Mapping[str, Any], of_writer: Mapping[str, Any], *, is_sure: bool
+) -> Iterator[_Pair]:
+    """By its name; by another one only where the records' names allow it, which is not looked at."""
+    inner = f"{path}.{field['name']}" if path else field["name"]
+    for name in (field["name"], *field.get("aliases", ())):
+        if name in of_writer:
+            is_named = name == field["name"]
+            yield from _pairs(inner, field["type"], of_writer[name]["type"], is_sure=is_sure and is_named)
+            return
+
+
+def _leaves(schema: Schema) -> Iterator[Schema]:
+    """Each place of a type without others inside, in a schema whose names are resolved."""
+    match schema:
+        case list():
+            for each in schema:
+                yield from _leaves(each)
+        case {"fields": fields}:
+            for field in fields:
+                yield from _leaves(field["type"])
+        case {"items": inner} | {"values": inner}:
+            yield from _leaves(inner)
+        case _:
+            yield schema
 
 
 def _kind(schema: Schema) -> str:
@@ -106,9 +151,15 @@ def _kind(schema: Schema) -> str:
 
 
 def _logical(schema: Schema) -> str | None:
-    """What Avro knows; another name, or one upon another type, it passes over."""
+    """What Avro knows; another name, one upon another type, and a decimal without digits it passes over."""
     found = schema.get("logicalType") if isinstance(schema, dict) else None
-    return found if (_kind(schema), found) in _LOGICAL else None
+    if (_kind(schema), found) not in _LOGICAL:
+        return None
+    if found != "decimal":
+        return str(found)
+    digits, scale = schema.get("precision"), schema.get("scale", 0)
+    are_numbers = type(digits) is int and type(scale) is int
+    return found if are_numbers and 0 <= scale <= digits and digits > 0 else None
 
 
 def _turned(reader: Schema, writer: Schema) -> Mapping[str, object] | None:
@@ -116,23 +167,25 @@ def _turned(reader: Schema, writer: Schema) -> Mapping[str, object] | None:
     read, written = _logical(reader), _logical(writer)
     if read == written == "decimal":
         return _turned_decimal(reader, writer)
-    if read is None or read == written or (written is None and read != "decimal"):
+    if read is None:
+        return None if written == "decimal" and _kind(reader) == "string" else {}
+    if read == written or (written is None and read != "decimal"):
         return {}
     if written is None:
         return None
     (family, _, unit), (other, _, written_unit) = read.rpartition("-"), written.rpartition("-")
     are_instants = all(each.endswith("timestamp") for each in (family, other))
     if are_instants and unit in _TURNED and written_unit in _TURNED:
-        return {"logicalType": f"{family}-{written_unit}"}
+        return {"logicalType": f"{family}-{written_unit}"} if unit != written_unit else {}
     return {} if are_instants and unit == written_unit else None
 
 
 def _turned_decimal(reader: Schema, writer: Schema) -> Mapping[str, object] | None:
+    """Spark reads a number of too many digits by its last 64 bits, so the reader's has to have place for all."""
     (digits, scale), (written, written_scale) = ((each["precision"], each.get("scale", 0)) for each in (reader, writer))
-    if scale == written_scale:
-        return {}
-    loses_nothing = scale > written_scale and digits - scale >= written - written_scale
-    return {"precision": written, "scale": written_scale} if loses_nothing else None
+    if scale < written_scale or digits - scale < written - written_scale:
+        return None
+    return {} if scale == written_scale else {"precision": written, "scale": written_scale}
 
 
 def _in_words(schema: Schema) -> str:

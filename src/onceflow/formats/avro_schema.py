@@ -40,7 +40,7 @@ Schema = Any
 
 _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OF_DAY: Final = frozenset({"time-millis", "time-micros"})
 _MOST_DIGITS: Final = 38
 _END_NAME: Final = "OnceflowEnd"
@@ -123,6 +123,8 @@ def _troubles_of_named(schema: Schema, kind: str, name: str, known: set[str], in
             if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
                 yield f"record {name} has a field without name and type"
                 return
+            if not NAME.fullmatch(field["name"]):
+                yield f"record {name} has a field {field['name']}: names are letters, digits and _"
             if field["name"].lower() in names:
                 yield f"record {name} has two fields {field['name']}: Spark ignores the case of names"
             names.add(field["name"].lower())
@@ -255,7 +257,7 @@ def _of_kind(kind: DataType, name: str) -> Schema:
 def _without_forms(path: str, fields: Sequence[StructField]) -> Iterator[str]:
     for field in fields:
         name = f"{path}{field.name}"
-        if not _NAME.fullmatch(field.name):
+        if not NAME.fullmatch(field.name):
             yield f"{name} is no name in Avro, which are letters, digits and _"
         yield from _without_form(name, field.dataType)
 

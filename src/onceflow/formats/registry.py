@@ -135,6 +135,10 @@ class SchemaRegistry(BaseModel):
         return f"schema registry {self.name} ({', '.join(map(in_text, self.url))})"
 
 
+def _addresses(of: SchemaRegistry) -> str:
+    return ", ".join(map(in_text, of.url))
+
+
 def require_one_each(registries: Sequence[SchemaRegistry]) -> None:
     """Refuse two registries of one name: the checkpoint could not tell their ids apart.
 
@@ -148,7 +152,7 @@ def require_one_each(registries: Sequence[SchemaRegistry]) -> None:
             raise ConfigurationError(
                 f"two schema registries of this job are called {registry.name}",
                 harmless="always: nothing was started",
-                cause=f"their addresses, or logins, differ: {', '.join(other.url)} and {', '.join(registry.url)}",
+                cause=f"their addresses, or logins, differ: {_addresses(other)} and {_addresses(registry)}",
                 action="give one of them another name: SchemaRegistry(url, name=…); or make one object, and use it "
                 "twice",
             )

@@ -1,5 +1,6 @@
 """The audit on a real broker: what is there is proven, and each tampering is found and named."""
 
+import json
 import uuid
 
 import pytest
@@ -280,6 +281,30 @@ def test_what_nobody_decides_is_foreign_whenever_it_is_committed(world):
     strange = world.prepare(rows(10, 20))
     report = world.audit(files=Looked(world.folder, lambda: world.commit(strange)))
     assert (report["good"], report["foreign"]) == (False, 20)
+
+
+def test_a_receipt_that_is_laid_there_to_be_believed_is_told(cluster, new_topic, tmp_path):
+    """Behind the second look, of a transaction that nobody decided: the receipt itself is the finding."""
+    world = World(cluster, new_topic(partitions=2), tmp_path, key=KEY)
+    world.epoch(0, rows(0, 10))
+    strange = world.prepare(rows(10, 20))
+
+    def lay():
+        world.commit(strange)
+        trail = world.folder / "onceflow" / "audit"
+        (file,) = trail.glob("*")
+        body = json.loads(file.read_text().splitlines()[-1])
+        (p,) = body["participants"]
+        own = {"producer_id": strange.handle.producer_id, "producer_epoch": strange.handle.producer_epoch}
+        forged = body | {"number": body["number"] + 1, "epoch": 1, "before": body["hash"], "hash": "0" * 64}
+        forged["participants"] = [p | {"transaction": p["transaction"] | own}]
+        with file.open("a") as trail_file:
+            trail_file.write(json.dumps(forged) + "\n")
+
+    report = world.audit(key=KEY, files=Looked(world.folder, lay))
+    world.close()
+    assert not report["good"]
+    assert any("does not have its hash" in told for told in whats(report, "receipt"))
 
 
 @pytest.mark.faults

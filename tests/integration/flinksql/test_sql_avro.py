@@ -223,3 +223,39 @@ def test_a_job_with_two_registries_is_refused(spark, cluster, new_topic, tmp_pat
     script = table("given", new_topic(1), "n INT", registry) + table("kept", new_topic(1), "n INT", f"{registry}/")
     with pytest.raises(ConfigurationError, match="two schema registries of this job"):
         run(spark, cluster, tmp_path, script + "INSERT INTO kept SELECT * FROM given;")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [("to_account", "string"), ("from_account", "string")],
+        [("from_account", "string"), ("to_account", "bytes")],
+        [("from_account", "string"), ("to_account", "string"), ("more", "int")],
+    ],
+)
+def test_a_schema_that_is_none_of_the_columns_is_refused(spark, cluster, new_topic, tmp_path, registry, fields):
+    """Another order would swap columns, and another type would be cast."""
+    assert spark
+    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": kind} for n, kind in fields]})
+    columns, topic = "from_account STRING, to_account STRING", new_topic(1)
+    script = table("given", topic, columns, registry, **{"avro-confluent.schema": text})
+    script += "CREATE TABLE p (a STRING) WITH ('connector' = 'print'); INSERT INTO p SELECT to_account FROM given;"
+    with pytest.raises(ConfigurationError, match="is none of the table's columns"):
+        run(spark, cluster, tmp_path, script)
+
+
+def test_the_columns_of_a_primary_key_may_not_be_null(spark, cluster, new_topic, produce, tmp_path, registry, client):
+    """As in Flink: the schema of the key has no null in it."""
+    topic, out = new_topic(1), new_topic(1)
+    produce(topic, [json.dumps({"town": "Bonn"})])
+    given = table("given", topic, "town STRING", registry, format="json", **{"avro-confluent.url": None})
+    options = {"connector": "upsert-kafka", "key.format": "avro-confluent", "value.format": "json"}
+    options |= {
+        "key.avro-confluent.url": registry,
+        **dict.fromkeys(("format", "avro-confluent.url", "scan.startup.mode")),
+    }
+    kept = table("kept", out, "town STRING, n BIGINT, PRIMARY KEY (town) NOT ENFORCED", registry, **options)
+    query = "INSERT INTO kept SELECT town, COUNT(*) FROM given GROUP BY town;"
+    run(spark, cluster, tmp_path, given + kept + query)
+    ((key, _),) = read_topic(cluster, out)
+    assert row_of(client, key)[1]["fields"] == [{"name": "town", "type": "string"}]

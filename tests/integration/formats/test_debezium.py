@@ -166,7 +166,9 @@ def test_a_table_is_copied_from_avro_by_a_registry(spark, cluster, new_topic, pr
     assert spark
     topic, database = new_topic(1), tmp_path / "copy.db"
     with closing(sqlite3.connect(database)) as connection:
-        connection.execute("create table account (id bigint not null primary key, owner text, balance text, seen bigint)")
+        connection.execute(
+            "create table account (id bigint not null primary key, owner text, balance text, seen bigint)"
+        )
     wider = {**OWNER, "fields": [*OWNER["fields"], {"name": "town", "type": ["null", "string"], "default": None}]}
     before, *rest = OF_POSTGRES["fields"]
     second = {**OF_POSTGRES, "fields": [{**before, "type": ["null", wider]}, *rest]}

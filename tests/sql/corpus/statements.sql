@@ -80,8 +80,14 @@ CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.b
 CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'protobuf');
 -- refused: 'avro.timestamp_mapping.legacy' = 'false'
 CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'avro', 'avro.timestamp_mapping.legacy' = 'false');
--- refused: 'format' = 'debezium-json'
+-- runs
+CREATE TABLE t (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'debezium-json');
+-- refused: table t, of another one's changes, without a PRIMARY KEY of its columns
 CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'debezium-json');
+-- refused: 'key.format' = 'debezium-json'
+CREATE TABLE t (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'key.format' = 'debezium-json', 'value.format' = 'json');
+-- refused: 'format' = 'canal-json'
+CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'canal-json');
 -- refused: connector 'filesystem'
 CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = '/tmp/t', 'format' = 'csv');
 -- refused: 'sink.partitioner' = 'fixed'

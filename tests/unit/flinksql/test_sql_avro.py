@@ -38,6 +38,7 @@ def test_a_token_is_taken():
     ("options", "said"),
     [
         ("'avro-confluent.basic-auth.credentials-source' = 'URL'", "the login is taken from the table alone"),
+        ("'avro-confluent.basic-auth.credentials-source' = 'ann:hidden'", "has no value"),
         ("'avro-confluent.basic-auth.credentials-source' = 'USER_INFO'", "has no login"),
         ("'avro-confluent.basic-auth.user-info' = 'hidden'", "has no colon"),
         ("'avro-confluent.ssl.truststore.location' = '/x'", "they are stores of Java's"),
@@ -64,6 +65,12 @@ def test_a_column_without_a_form_is_refused():
     """By its type."""
     with pytest.raises(ConfigurationError, match="there is no such type in Avro"):
         source(columns="n INT, c MAP<INT, INT>")
+
+
+def test_a_name_that_avro_has_not_is_refused():
+    """By the column's name, before anything is started."""
+    with pytest.raises(ConfigurationError, match="a column my col in Avro"):
+        source(columns="n INT, `my col` INT")
 
 
 def test_a_login_is_masked_where_a_table_is_shown():

@@ -30,6 +30,7 @@ MILLIS, MICROS, NANOS = (logical("long", f"timestamp-{unit}") for unit in ("mill
         (logical("long", "local-timestamp-micros"), MILLIS, logical("long", "local-timestamp-millis")),
         (decimal(12, 4), decimal(10, 2), decimal(10, 2)),
         (["null", decimal(12, 4)], decimal(10, 2), ["null", decimal(10, 2)]),
+        (MICROS, ["null", "string", MILLIS], MILLIS),
         (decimal(12, 4), ["null", decimal(10, 2)], decimal(10, 2)),
         ({"type": "array", "items": MICROS}, {"type": "array", "items": MILLIS}, {"type": "array", "items": MILLIS}),
         ({"type": "map", "values": MICROS}, {"type": "map", "values": MILLIS}, {"type": "map", "values": MILLIS}),
@@ -49,7 +50,13 @@ def test_values_are_read_in_the_writers_unit(reader, writer, read_as):
         (MICROS, "int"),
         ("long", MILLIS),
         (logical("int", "date"), "int"),
-        (decimal(10, 2), decimal(18, 2)),
+        (decimal(18, 2), decimal(10, 2)),
+        (["null", MICROS], "long"),
+        (["null", logical("int", "date")], ["null", "int"]),
+        (["null", {"type": "string", "avro.java.string": "String"}], "string"),
+        ("bytes", logical("bytes", "decimal")),
+        (logical("bytes", "decimal", precision="10"), logical("bytes", "decimal", precision=1, scale=2)),
+        (MICROS, ["null", "string", MICROS]),
         (logical("string", "uuid"), "string"),
         ("bytes", decimal(10, 2)),
         (logical("long", "somebody's own"), MILLIS),
@@ -68,6 +75,10 @@ def test_what_avro_reads_as_it_is_meant_is_left_alone(reader, writer):
     [
         (decimal(10, 4), decimal(10, 2), "field f is decimal(10,2) there, and not decimal(10,4)"),
         (decimal(10, 2), decimal(10, 4), "field f is decimal(10,4) there, and not decimal(10,2)"),
+        (decimal(10, 2), decimal(18, 2), "field f is decimal(18,2) there, and not decimal(10,2)"),
+        ("string", decimal(10, 2), "field f is decimal(10,2) there, and not string"),
+        (["null", decimal(12, 4)], "bytes", "field f is bytes there, and not decimal(12,4)"),
+        (decimal(12, 4), logical("bytes", "decimal", precision=1, scale=2), "field f is bytes (decimal) there"),
         (decimal(10, 2), "bytes", "field f is bytes there, and not decimal(10,2)"),
         (MICROS, NANOS, "field f is long (timestamp-nanos) there, and not long (timestamp-micros)"),
         (MICROS, logical("int", "date"), "field f is int (date) there, and not long (timestamp-micros)"),
@@ -107,5 +118,52 @@ def test_one_type_that_stands_twice_cannot_be_read_in_two_units():
     ]}  # fmt: skip
     resolved = resolution(*(parse(dumps(each), "it") for each in (reader, writer)))
     assert resolved.misfits == (
-        "field b.at is long (timestamp-micros) there, and the same type is another one elsewhere",
+        "field a.at is long (timestamp-millis) there, and the same type is another one elsewhere",
     )
+
+
+def named(name, kind, space=None, **more):
+    """A record of a name with the one field at."""
+    of = {"type": "record", "name": name, "fields": [{"name": "at", "type": kind, **more}]}
+    return of | ({} if space is None else {"namespace": space})
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer"),
+    [
+        ([named("Created", "string", "x"), named("Deleted", MICROS, "x")], named("x.Deleted", MILLIS)),
+        (["null", named("A", "string"), named("B", MICROS) | {"aliases": ["Old"]}], named("Old", MILLIS)),
+        (["null", named("A", MICROS), named("B", MICROS)], named("C", MILLIS)),
+        (
+            [named_fixed | {"name": name} for name, named_fixed in (
+                ("x.A", logical("fixed", "decimal", size=8, precision=10, scale=2)),
+                ("x.B", logical("fixed", "decimal", size=8, precision=12, scale=4)),
+            )],
+            logical("fixed", "decimal", size=8, precision=10, scale=2) | {"name": "x.B"},
+        ),
+    ],
+)  # fmt: skip
+def test_where_several_types_may_be_meant_nothing_is_turned(reader, writer):
+    """Which of them Avro takes hangs on names, aliases and what is inside: the record is refused."""
+    resolved = found(reader, writer)
+    assert resolved.misfits
+    assert resolved.reader == record(reader)
+
+
+def test_a_type_whose_other_place_has_a_default_is_not_turned():
+    """The writer has no such field, so the reader's default is read, by the same type."""
+    fixed = logical("fixed", "decimal", size=8, precision=12, scale=4) | {"name": "D"}
+    reader = {"type": "record", "name": "R", "fields": [
+        {"name": "a", "type": fixed}, {"name": "b", "type": "D", "default": "x"},
+    ]}  # fmt: skip
+    writer = {**reader, "fields": [{"name": "a", "type": {**fixed, "precision": 10, "scale": 2}}]}
+    (misfit,) = resolution(*(parse(dumps(each), "it") for each in (reader, writer))).misfits
+    assert misfit == "field a is decimal(10,2) there, and the same type is another one elsewhere"
+
+
+def test_a_field_that_is_found_by_an_alias_is_not_turned():
+    """Avro takes the default instead where the records have other names."""
+    reader = {"type": "record", "name": "R", "fields": [{"name": "n", "aliases": ["o"], "type": MICROS}]}
+    writer = {"type": "record", "name": "S", "fields": [{"name": "o", "type": MILLIS}]}
+    (misfit,) = resolution(*(parse(dumps(each), "it") for each in (reader, writer))).misfits
+    assert misfit == "field n is long (timestamp-millis) there, and of what it is read as there is more than one"

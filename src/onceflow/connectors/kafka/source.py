@@ -394,9 +394,10 @@ class KafkaSource(Source):
                 action="leave on_malformed away, or say what is to be read: Json(schema) or Text()",
             )
         of_value, partition = F.col(parsed_value), F.concat_ws("/", "topic", "partition")
-        columns = [*value.columns(of_value), *value.placed(of_value, partition, F.col("offset"))]
+        columns = value.columns(of_value)
         if value.fields() is None:
             columns = [columns[0].alias("value")]
+        columns += value.placed(of_value, partition, F.col("offset"))
         if key is not None:
             of_key = key.columns(F.col(parsed_key))
             columns.append((of_key[0] if key.fields() is None else F.struct(*of_key)).alias("key"))
