@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql.kinds import Kind
 from onceflow.flinksql.problems import Position, refused, wrong
+from onceflow.flinksql.records import WholeReading
 from onceflow.formats.avro_format import Avro, encoded
 from onceflow.formats.avro_schema import NAME, Schema, dumps
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading
@@ -185,30 +186,10 @@ def _widened(kind: DataType) -> str:
 
 
 @dataclass(frozen=True)
-class _RowReading(RecordReading):
-    inner: RecordReading
+class _RowReading(WholeReading):
     kinds: Mapping[str, Kind]
-
-    def fields(self) -> None:
-        """None: it is one column."""
-
-    def parsed(self, column: Column) -> Column:
-        """As Avro."""
-        return self.inner.parsed(column)
-
-    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column | None:
-        """As Avro."""
-        return self.inner.malformed(column, parsed, latest)
-
-    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
-        """As Avro."""
-        return self.inner.reason(column, parsed, latest)
 
     def columns(self, parsed: Column) -> list[Column]:
         """One, with the table's types: Avro has no smaller numbers than INT."""
         of = StructType([StructField(name, DataType.fromDDL(kind.spark())) for name, kind in self.kinds.items()])
         return [F.struct(*self.inner.columns(parsed)).cast(of)]
-
-    def unknown(self, column: Column) -> Column | None:
-        """As Avro."""
-        return self.inner.unknown(column)

@@ -33,7 +33,7 @@ class Whole(Format):
 
     def reading(self, part: PartOfRecord) -> RecordReading:
         """As the other, in one column."""
-        return _WholeReading(self.inner.reading(part))
+        return WholeReading(self.inner.reading(part))
 
     def encode(self, columns: Sequence[StructField], part: PartOfRecord) -> Column:
         """As the other."""
@@ -45,7 +45,13 @@ class Whole(Format):
 
 
 @dataclass(frozen=True)
-class _WholeReading(RecordReading):
+class WholeReading(RecordReading):
+    """How another format reads, with its fields in one column.
+
+    Attributes:
+        inner: How the other reads.
+    """
+
     inner: RecordReading
 
     def fields(self) -> None:
