@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import DataType, StructField, StructType
 
 from onceflow.errors import ConfigurationError
+from onceflow.flinksql.connectors import CHANGES
 from onceflow.flinksql.kinds import Kind
 from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.flinksql.records import WholeReading
 from onceflow.formats.avro_format import Avro, encoded
 from onceflow.formats.avro_schema import NAME, Schema, dumps
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading
+from onceflow.formats.debezium_format import Debezium
 from onceflow.formats.registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-AVRO: Final = ("avro", "avro-confluent")
+AVRO: Final = ("avro", "avro-confluent", "debezium-avro-confluent")
 _SPACE: Final = "org.apache.flink.avro.generated"
 _SIMPLE: Final[Mapping[str, Schema]] = {
     "BOOLEAN": "boolean",
@@ -48,7 +50,7 @@ def format_of(
     """The format of keys or of values.
 
     Args:
-        form: ``avro`` or ``avro-confluent``.
+        form: One of ``AVRO``.
         columns: By their names in the record.
         options: The format's own, without the prefix of key or value.
         positions: Where each stands, likewise.
@@ -61,40 +63,59 @@ def format_of(
     def where(name: str) -> Position:
         return positions.get(name, at)
 
-    schema = dumps(_record("record", columns, at) | {"namespace": _SPACE})
+    of_changes = form in CHANGES
+    if of_changes:  # of a row that is gone there may be no more than its key
+        columns = {name: replace(kind, nullable=True) for name, kind in columns.items()}
+    row = _record("record", columns, at) | {"namespace": _SPACE}
+    schema = dumps(_envelope(row) if of_changes else row)
     if form == "avro":
         return RowAvro(Avro(schema), columns)
-    given = {name.removeprefix("avro-confluent."): value for name, value in options.items()}
+    given = {name.removeprefix(f"{form}."): value for name, value in options.items()}
     if "url" not in given:
-        raise wrong(at, "'avro-confluent' has no 'avro-confluent.url'", action="write the schema registry's address")
+        raise wrong(at, f"'{form}' has no '{form}.url'", action="write the schema registry's address")
     try:
-        registry = SchemaRegistry(given["url"], **_login(given, where))
+        registry = SchemaRegistry(given["url"], **_login(form, given, where))
         inner = Avro(
             given.get("schema", schema),
             registry=registry,
             subject=given.get("subject"),
-            register=given.get("auto.register.schemas", "true").lower() == "true",
+            register=not of_changes and given.get("auto.register.schemas", "true").lower() == "true",
         )
     except ConfigurationError as error:
-        raise wrong(where("avro-confluent.url"), f"'avro-confluent': {error.what}", action=error.cause) from None
-    return RowAvro(inner, columns)
+        raise wrong(where(f"{form}.url"), f"'{form}': {error.what}", action=error.cause) from None
+    return RowAvro(inner, columns, of_changes)
 
 
-def _login(given: Mapping[str, str], where: Any) -> dict[str, Any]:
+def _envelope(row: Schema) -> Schema:
+    """A change of such a row, as far as it is read."""
+    text, number = ["null", "string"], ["null", "long"]
+    source = dict.fromkeys(("connector", "name", "file"), text) | dict.fromkeys(("lsn", "server_id", "pos"), number)
+    of_source = [{"name": name, "type": kind, "default": None} for name, kind in source.items()]
+    kinds = {
+        "before": ["null", row],
+        "after": ["null", f"{_SPACE}.{row['name']}"],
+        "source": ["null", {"type": "record", "name": "Source", "fields": of_source}],
+        "op": text,
+    }
+    fields = [{"name": name, "type": kind, "default": None} for name, kind in kinds.items()]
+    return {"type": "record", "name": "Envelope", "namespace": _SPACE, "fields": fields}
+
+
+def _login(form: str, given: Mapping[str, str], where: Any) -> dict[str, Any]:
     """How to log in. What is told of an error is never what was given."""
     more: dict[str, Any] = {}
     for kind, key in (("basic-auth", "user-info"), ("bearer-auth", "token")):
         source = f"{kind}.credentials-source"
         if source in given and f"{kind}.{key}" not in given:
-            action = f"write 'avro-confluent.{kind}.{key}'"
-            raise wrong(where(f"avro-confluent.{source}"), f"'avro-confluent.{source}' has no login", action=action)
+            action = f"write '{form}.{kind}.{key}'"
+            raise wrong(where(f"{form}.{source}"), f"'{form}.{source}' has no login", action=action)
     if "bearer-auth.token" in given:
         more["token"] = given["bearer-auth.token"]
     if "basic-auth.user-info" in given:
         user, colon, password = given["basic-auth.user-info"].partition(":")
         if not colon:
-            at = where("avro-confluent.basic-auth.user-info")
-            raise wrong(at, "'avro-confluent.basic-auth.user-info' has no colon", action="write user:password")
+            at = where(f"{form}.basic-auth.user-info")
+            raise wrong(at, f"'{form}.basic-auth.user-info' has no colon", action="write user:password")
         more |= {"username": user, "password": password}
     return more
 
@@ -136,6 +157,7 @@ class RowAvro(Format):
 
     inner: Avro
     kinds: Mapping[str, Kind]
+    of_changes: bool = False
 
     @property
     def registry(self) -> SchemaRegistry | None:  # type: ignore[override]
@@ -144,9 +166,10 @@ class RowAvro(Format):
 
     def reading(self, part: PartOfRecord) -> RecordReading:
         """As Avro, in one column, with the table's types."""
-        inner = self.inner if self.inner.subject is not None or len(part.topics) == 1 else self._of_first(part)
-        reading = inner.reading(part)
-        _require_same(reading.fields() or StructType(), self.kinds)
+        avro = self.inner if self.inner.subject is not None or len(part.topics) == 1 else self._of_first(part)
+        reading = (Debezium(avro) if self.of_changes else avro).reading(part)
+        found = (reading.fields() or StructType()).fields
+        _require_same(StructType(found[: len(self.kinds)] if self.of_changes else found), self.kinds)
         return _RowReading(reading, self.kinds)
 
     def _of_first(self, part: PartOfRecord) -> Avro:
@@ -170,7 +193,7 @@ def _require_same(found: StructType, kinds: Mapping[str, Kind]) -> None:
     wanted = StructType([StructField(name, DataType.fromDDL(kind.spark())) for name, kind in kinds.items()])
     if _widened(found) != _widened(wanted):
         raise ConfigurationError(
-            "'avro-confluent.schema' is none of the table's columns",
+            "the schema that is given is none of the table's columns",
             harmless="always: nothing was read",
             cause=f"the schema has {found.simpleString()}, and the table {wanted.simpleString()}",
             action="give it the same fields, in their order, of the same types; or remove it",
@@ -190,6 +213,7 @@ class _RowReading(WholeReading):
     kinds: Mapping[str, Kind]
 
     def columns(self, parsed: Column) -> list[Column]:
-        """One, with the table's types: Avro has no smaller numbers than INT."""
-        of = StructType([StructField(name, DataType.fromDDL(kind.spark())) for name, kind in self.kinds.items()])
-        return [F.struct(*self.inner.columns(parsed)).cast(of)]
+        """One: the row in the table's types (Avro's smallest number is INT), and what a change has beside it."""
+        found, kinds = self.inner.columns(parsed), self.kinds.items()
+        row = (column.cast(kind.spark()).alias(name) for column, (name, kind) in zip(found, kinds, strict=False))
+        return [F.struct(*row, *found[len(kinds) :])]

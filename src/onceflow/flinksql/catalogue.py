@@ -32,7 +32,9 @@ _METADATA: Mapping[str, str] = {
 _WRITTEN = ("timestamp", "headers")
 _READ_ONLY = "changes are read only"
 _FORMATS = ("format", "key.format", "value.format")
-_FORMAT_OPTION = re.compile(r"(key\.|value\.)?(json|csv|raw|avro|avro-confluent|debezium-json)\.")
+_FORMAT_OPTION = re.compile(
+    r"(key\.|value\.)?(json|csv|raw|avro|avro-confluent|debezium-json|debezium-avro-confluent)\."
+)
 _NO_METADATA: Mapping[str, str] = {
     "leader-epoch": "Spark's connector does not tell it",
     "timestamp-type": "Spark's connector does not tell it in words",
@@ -314,12 +316,13 @@ def _require_form(table: DefinedTable) -> None:
 def _has_changes(options: TakenOptions) -> bool:
     """Whether its records are changes of another table's rows."""
     values = options.values
-    return options.connector == "kafka" and values.get("value.format", values.get("format")) == connectors.CHANGES
+    return options.connector == "kafka" and values.get("value.format", values.get("format")) in connectors.CHANGES
 
 
 def _require_no_changes(table: DefinedTable, key: str, why: str) -> None:
-    if table.options.values.get(key) == connectors.CHANGES:
-        raise refused(table.options.positions[key], f"'{key}' = '{connectors.CHANGES}'", why, "take json")
+    given = table.options.values.get(key)
+    if given in connectors.CHANGES:
+        raise refused(table.options.positions[key], f"'{key}' = '{given}'", why, "take json")
 
 
 def _require_changes(table: DefinedTable) -> None:

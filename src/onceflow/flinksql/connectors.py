@@ -63,8 +63,8 @@ _KAFKA_COMMON = (
     ),
 )
 _CHANGES = "Spark reads records, and no changes of earlier ones"
-CHANGES = "debezium-json"
-"""The format whose records are changes of another table's rows."""
+CHANGES = ("debezium-json", "debezium-avro-confluent")
+"""The formats whose records are changes of another table's rows."""
 FORMATS: Mapping[str, str] = {
     "json": "",
     "csv": "",
@@ -74,8 +74,7 @@ FORMATS: Mapping[str, str] = {
     "protobuf": "there is none here",
     "parquet": "it is a file's format",
     "orc": "it is a file's format",
-    CHANGES: "",
-    "debezium-avro-confluent": "it is not taken yet; in Python it is Debezium(Avro(registry=…))",
+    **dict.fromkeys(CHANGES, ""),
     "canal-json": _CHANGES,
     "maxwell-json": _CHANGES,
     "ogg-json": _CHANGES,
@@ -85,6 +84,25 @@ _THERE = ", ".join(form for form, why in FORMATS.items() if not why)
 
 _IN_PYTHON = "write the job in Python: SchemaRegistry(…)"
 _ELSEWHERE = dict.fromkeys(("URL", "SASL_INHERIT", "OAUTHBEARER", "CUSTOM"), "the login is taken from the table alone")
+
+
+def _of_registry(form: str, subject: str) -> tuple[Rule, ...]:
+    """The options of a format that asks a schema registry."""
+    return (
+        takes(f"{form}.url", "The schema registry's address; several of one registry with `,` between them."),
+        takes(f"{form}.subject", subject),
+        takes(
+            f"{form}.schema", "The schema that is read by, or written; else what Flink makes of the table's columns."
+        ),
+        takes(f"{form}.basic-auth.credentials-source", "", "USER_INFO", not_taken=_ELSEWHERE),
+        takes(f"{form}.basic-auth.user-info", "`user:password`"),
+        takes(f"{form}.bearer-auth.credentials-source", "", "STATIC_TOKEN", not_taken=_ELSEWHERE),
+        takes(f"{form}.bearer-auth.token", "A token that lasts."),
+        refuses(f"{form}.ssl.*", "they are stores of Java's", _IN_PYTHON),
+        refuses(f"{form}.properties.*", "they are settings of Java's client", _IN_PYTHON),
+    )
+
+
 _FORMAT_OPTIONS = (
     takes("json.fail-on-missing-field", "A record without one of the fields is malformed.", "true", "false"),
     takes(
@@ -137,24 +155,15 @@ _FORMAT_OPTIONS = (
         not_taken={"false": "it is not taken yet"},
     ),
     no_effect("avro.codec", "it is of files"),
-    takes("avro-confluent.url", "The schema registry's address; several of one registry with `,` between them."),
-    takes("avro-confluent.subject", "Whose schema; by default `<topic>-value` or `<topic>-key`."),
-    takes(
-        "avro-confluent.schema",
-        "The schema that is read by, or written; by default what Flink makes of the table's columns.",
-    ),
+    *_of_registry("avro-confluent", "Whose schema; by default `<topic>-value` or `<topic>-key`."),
     takes(
         "avro-confluent.auto.register.schemas",
         "Whether a start registers what is written; before that the registry is asked whether it is compatible.",
         "true",
         "false",
     ),
-    takes("avro-confluent.basic-auth.credentials-source", "", "USER_INFO", not_taken=_ELSEWHERE),
-    takes("avro-confluent.basic-auth.user-info", "`user:password`"),
-    takes("avro-confluent.bearer-auth.credentials-source", "", "STATIC_TOKEN", not_taken=_ELSEWHERE),
-    takes("avro-confluent.bearer-auth.token", "A token that lasts."),
-    refuses("avro-confluent.ssl.*", "they are stores of Java's", _IN_PYTHON),
-    refuses("avro-confluent.properties.*", "they are settings of Java's client", _IN_PYTHON),
+    *_of_registry("debezium-avro-confluent", "Whose versions are read ahead; by default `<topic>-value`."),
+    refuses("debezium-avro-confluent.auto.register.schemas", "changes are read only", "remove it"),
     refuses("raw.endianness", "numbers are no raw column here", "use json, or a STRING"),
 )
 

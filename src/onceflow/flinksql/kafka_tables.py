@@ -19,6 +19,7 @@ from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.flinksql import avro_tables
 from onceflow.flinksql.avro_tables import AVRO
 from onceflow.flinksql.catalogue import DefinedTable, key_fields, value_fields
+from onceflow.flinksql.connectors import FORMATS
 from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.flinksql.problems import refused, whole_number, wrong
 from onceflow.flinksql.records import reader, written
@@ -170,8 +171,7 @@ def format_of(table: DefinedTable, form: str, columns: Mapping[str, Kind], part:
 def options_of(table: DefinedTable, part: str) -> dict[str, str]:
     """The options of the format of keys, or of values, by their plain names."""
     values = table.options.values
-    formats = ("json.", "csv.", "raw.", "avro.", "avro-confluent.", "debezium-json.")
-    plain = {key: value for key, value in values.items() if key.startswith(formats)}
+    plain = {key: value for key, value in values.items() if key.startswith(tuple(f"{form}." for form in FORMATS))}
     if part == "key.":
         plain = {}
     return plain | {key.removeprefix(part): value for key, value in values.items() if key.startswith(part)}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import DataType, StructField
 
-from onceflow.flinksql.connectors import CHANGES
 from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.csv_format import Csv, row_of
@@ -119,7 +118,7 @@ def reader(form: str, columns: Mapping[str, Kind], options: Mapping[str, str]) -
     ddl = ", ".join(f"{quoted(name)} {kind.spark()}" for name, kind in columns.items())
     if form == "csv":
         return Whole(_csv(ddl, options))
-    if form == CHANGES:
+    if form == "debezium-json":
         return Whole(Debezium(Json(ddl)))
     strict = options.get("json.fail-on-missing-field", "false").lower() == "true"
     return Whole(StrictJson(ddl) if strict else Json(ddl))

@@ -2,13 +2,18 @@
 
 import json
 import sqlite3
+import struct
 from contextlib import closing
+from decimal import Decimal
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql.script import Script
 from onceflow.flinksql.select_rows import show
+from onceflow.local.devregistry import DevRegistry
+from tests.support.avro import bytes_of, logical
 from tests.support.sql_jobs import jobs_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -39,8 +44,8 @@ def world(spark, cluster, new_topic, tmp_path):
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("create table copy (id bigint not null primary key, owner text not null, cents bigint)")
 
-    def run(query):
-        script = CHANGES.format(topic=topic) + COPY.format(database=database) + query
+    def run(query, form="'debezium-json'"):
+        script = CHANGES.replace("'debezium-json'", form).format(topic=topic) + COPY.format(database=database) + query
         (pipeline,) = jobs_of(script, cluster, tmp_path)
         pipeline.job.run(until="caught-up")
         with closing(sqlite3.connect(database)) as connection:
@@ -73,6 +78,59 @@ def test_a_row_that_a_filter_lets_through_no_longer_is_taken_away(world, produce
     assert run(query) == [(1, "ann", 1)]
     produce(topic, [change("u", 4, id=1, balance="0.10"), change("u", 5, id=2, owner="bob"), change("u", 6, id=3)])
     assert run(query) == [(2, "bob", 1), (3, "ann", 1)]
+
+
+ROW = {
+    "type": "record",
+    "name": "Value",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "owner", "type": ["null", "string"], "default": None},
+        {"name": "balance", "type": logical("bytes", "decimal", precision=10, scale=1), "default": "\\u0000"},
+    ],
+}
+OF_SOURCE = [*((name, "string") for name in ("version", "connector", "name")), ("lsn", ["null", "long"])]
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "bank.public.account",
+    "fields": [
+        {"name": "before", "type": ["null", ROW], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {
+            "name": "source",
+            "type": {
+                "type": "record",
+                "name": "Source",
+                "fields": [{"name": n, "type": kind} for n, kind in OF_SOURCE],
+            },
+        },
+        {"name": "op", "type": "string"},
+    ],
+}
+
+
+def test_changes_come_in_avro_by_a_registry(world, produce, tmp_path):
+    """By the columns of the table, in the scale of its column; a row that is gone has no more than its key."""
+    topic, run = world
+
+    def sent(schema_id, op, lsn, **row):
+        source = {"version": "3", "connector": "postgresql", "name": "bank", "lsn": lsn}
+        whole = {"owner": "ann", "balance": Decimal("1.5")} | row
+        kept = {"before": whole | {"owner": None}, "after": None} if op == "d" else {"before": None, "after": whole}
+        return b"\0" + struct.pack(">I", schema_id) + bytes_of(ENVELOPE, kept | {"op": op, "source": source})
+
+    with DevRegistry(tmp_path / "registry") as registry:
+        client = SchemaRegistryClient({"url": registry.url})
+        number = client.register_schema(f"{topic}-value", Schema(json.dumps(ENVELOPE), "AVRO"))
+        query = "INSERT INTO copy SELECT id, owner, CAST(balance * 100 AS BIGINT) FROM account;"
+        form = f"'debezium-avro-confluent', 'debezium-avro-confluent.url' = '{registry.url}'"
+        produce(
+            topic, [sent(number, "c", 1, id=1), sent(number, "c", 2, id=2), sent(number, "u", 3, id=2, owner="eve")]
+        )
+        assert run(query, form) == [(1, "ann", 150), (2, "eve", 150)]
+        produce(topic, [sent(number, "d", 9, id=1), sent(number, "u", 8, id=1), None])
+        assert run(query, form) == [(2, "eve", 150)]
 
 
 def test_a_select_shows_changes(world, cluster, produce):

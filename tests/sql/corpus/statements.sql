@@ -82,6 +82,8 @@ CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.b
 CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'avro', 'avro.timestamp_mapping.legacy' = 'false');
 -- runs
 CREATE TABLE t (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'debezium-json');
+-- runs
+CREATE TABLE t (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'debezium-avro-confluent', 'debezium-avro-confluent.url' = 'http://r:8081');
 -- refused: table t, of another one's changes, without a PRIMARY KEY of its columns
 CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'debezium-json');
 -- refused: 'key.format' = 'debezium-json'
