@@ -16,7 +16,8 @@ from typing import Self
 
 import psycopg
 
-from onceflow.local.jars import debezium_jars, java_executable
+from onceflow.local.devregistry import DevRegistry
+from onceflow.local.jars import connect_avro_jars, debezium_jars, java_executable
 from tests.support.harness import wait_until
 from tests.support.postgres import HOST, PASSWORD, Postgres, free_port
 
@@ -33,6 +34,7 @@ class Connector:
         server: What it reads. It runs with ``wal_level=logical``.
         tables: With their schemas.
         prefix: Its topics' names begin so; a fresh one by default.
+        registry: It writes Avro by this schema registry; else JSON.
         settings: More of the connector.
     """
 
@@ -43,6 +45,7 @@ class Connector:
         server: Postgres,
         tables: Sequence[str],
         prefix: str | None = None,
+        registry: DevRegistry | None = None,
         **settings: str,
     ) -> None:
         self._folder = folder / "connect"
@@ -52,6 +55,7 @@ class Connector:
         self.slot = self.prefix.replace("-", "_")
         self._server = server
         self._process: subprocess.Popen[bytes] | None = None
+        self._jars = debezium_jars() if registry is None else [*debezium_jars(), *connect_avro_jars()]
         server.execute("create table if not exists fence (id int primary key, moved int)")
         worker = {
             "bootstrap.servers": kafka,
@@ -63,6 +67,15 @@ class Connector:
             "offset.flush.interval.ms": "300",
             "listeners": f"http://{HOST}:{free_port()}",
         }
+        if registry is not None:
+            worker |= {
+                "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+                "value.converter.apicurio.registry.url": f"http://{HOST}:{registry.port}/apis/registry/v2",
+                "value.converter.apicurio.registry.auto-register": "true",
+                "value.converter.apicurio.registry.as-confluent": "true",
+                "value.converter.apicurio.registry.use-id": "contentId",
+                "value.converter.apicurio.registry.headers.enabled": "false",
+            }
         connector = {
             "name": self.prefix,
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -99,7 +112,7 @@ class Connector:
             java = [java_executable(), "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
             files = [str(self._folder / f"{name}.properties") for name in ("worker", "connector")]
             self._process = subprocess.Popen(
-                [*java, "-cp", ":".join(map(str, debezium_jars())), _WORKER, *files],
+                [*java, "-cp", ":".join(map(str, self._jars)), _WORKER, *files],
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -163,6 +163,15 @@ def debezium_jars() -> list[Path]:
     return [*_pinned("debezium", None), *broker_jars()]
 
 
+def connect_avro_jars() -> list[Path]:
+    """What lets Kafka Connect write Avro by a schema registry, for the class path of ``debezium_jars``, for tests.
+
+    Raises:
+        SetupError: As of ``broker_jars``.
+    """
+    return _pinned("debezium-avro", None)
+
+
 def hdfs_jars() -> list[Path]:
     """The class path of a small HDFS, of the version of PySpark's Hadoop client, and beside PySpark's own jars.
 

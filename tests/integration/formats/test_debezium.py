@@ -475,6 +475,45 @@ def test_each_type(spark, cluster, admin, server, tmp_path):
     assert [row[name] for name in form.row.fields().names] == [found for *_, found in TYPES.values()]
 
 
+IN_AVRO = {"b": "2026-01-01T08:00:00.123456Z"}
+"""What is another type there than in JSON: an instant is a text."""
+
+
+@pytest.mark.faults
+def test_each_type_in_avro(spark, cluster, admin, server, tmp_path):
+    """By a real connector and a real registry; decimals are what they are in the source, without a setting."""
+    server.execute(
+        "drop table if exists typed",
+        "drop type if exists mood",
+        "create type mood as enum ('fine')",
+        f"create table typed ({', '.join(TYPES)})",
+        f"insert into typed values ({', '.join(value for _, value, _ in TYPES.values())})",
+        "update typed set n = 2.5",
+        "delete from typed",
+    )
+    told = {"decimal_handling_mode": "precise", "schema_name_adjustment_mode": "avro"}
+    with (
+        DevRegistry(tmp_path / "registry") as registry,
+        Connector(
+            tmp_path, cluster.bootstrap_servers, server, ["public.typed"], registry=registry, **told
+        ) as connector,
+    ):
+        server.execute(f"insert into typed values ({', '.join(value for _, value, _ in TYPES.values())})")
+        topic = connector.topic("public.typed")
+        wait_until(lambda: topic in admin.list_topics() and read_topic(cluster, topic), what="a record")
+        ((_, record), *_) = read_topic(cluster, topic)
+        (number,) = struct.unpack(">I", record[1:5])
+        client = SchemaRegistryClient({"url": registry.url})
+        schema = client.get_schema(number).schema_str
+        assert client.get_latest_version(f"{topic}-value").schema_id == number
+    form = of.Debezium(of.Avro(schema))
+    (row,) = read(spark, form, record[5:])
+    assert row.reason is None
+    columns = [column.split()[0] for column, *_ in TYPES.values()]
+    found = {name: IN_AVRO.get(name, found) for name, (*_, found) in zip(columns, TYPES.values(), strict=True)}
+    assert {name: row[name] for name in columns} == found
+
+
 @pytest.mark.faults
 def test_a_large_value_that_is_not_sent(spark, cluster, table, tmp_path):
     """Without a full identity the job stops by the record's place, and the table keeps the value."""
