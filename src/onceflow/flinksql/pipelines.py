@@ -34,7 +34,7 @@ from onceflow.flinksql.operands import cut
 from onceflow.flinksql.pieces import literal
 from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.flinksql.queries import translate
-from onceflow.flinksql.relations import KEEP, SEQUENCE, Query, hidden
+from onceflow.flinksql.relations import KEEP, SEQUENCE, Query
 from onceflow.flinksql.settings import NAME, SERVERS, ScriptSettings
 from onceflow.flinksql.statements import Insert
 from onceflow.formats.debezium_format import DELETED, SEQUENCED
@@ -57,7 +57,6 @@ SESSION: Mapping[str, str] = {
 """What a session of a job of SQL is told."""
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
-_ALIAS = "$written"
 DEFAULT_FOLDER = "checkpoints"
 _PREFIX = "sink.transactional-id-prefix"
 _PLAIN: Mapping[Any, Kind] = {
@@ -236,8 +235,8 @@ def _as_table(insert: Insert, table: DefinedTable, query: Query) -> str:
         assert definition.kind is not None  # noqa: S101 - a written column has a type
         text = _as_column(insert, table, name, definition.kind, given.get(name), sequenced=query.sequenced)
         selected.append(f"{text} AS {quoted(name)}")
-    selected += hidden(query, _ALIAS)
-    return f"SELECT {', '.join(selected)} FROM (\n{query.sql}\n) {quoted(_ALIAS)}"
+    selected += [quoted(name) for name, there in ((KEEP, query.keep), (SEQUENCE, query.sequenced)) if there]
+    return f"SELECT {', '.join(selected)} FROM (\n{query.sql}\n)"
 
 
 def _as_column(insert: Insert, table: DefinedTable, name: str, kind: Kind, given: Any, *, sequenced: bool) -> str:
