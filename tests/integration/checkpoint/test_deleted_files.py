@@ -13,7 +13,7 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointError
 from tests.support.harness import read_topic, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]
 
 
 class Job:
@@ -88,7 +88,7 @@ def remove_last_record(folder, kind):
     last.unlink()
 
 
-@pytest.fixture(params=[pytest.param("stateless", marks=pytest.mark.faults), "stateful"])
+@pytest.fixture(params=["stateless", "stateful"])
 def job(request, spark, cluster, new_topic, produce, tmp_path):
     return Job(spark, cluster, (new_topic(1), new_topic(1)), produce, tmp_path, request.param == "stateful")
 
@@ -109,12 +109,7 @@ REFUSED = {
 }
 
 
-def some_of(what, *short):
-    """Those that a short run takes, and with the faults the others."""
-    return [name if name in short else pytest.param(name, marks=pytest.mark.faults) for name in what]
-
-
-@pytest.mark.parametrize("what", some_of(HARMLESS))
+@pytest.mark.parametrize("what", HARMLESS)
 def test_what_can_be_made_again_does_no_harm(job, what):
     """It is in the journal, or Spark plans it anew: the job goes on, and every row is there once."""
     job.marked()
@@ -125,7 +120,7 @@ def test_what_can_be_made_again_does_no_harm(job, what):
     job.check()
 
 
-@pytest.mark.parametrize("what", some_of(REFUSED, "commits/"))
+@pytest.mark.parametrize("what", REFUSED)
 def test_what_nothing_can_make_again_is_refused_before_the_start(job, what, tmp_path):
     """In four parts, with the file's name; nothing is written, and put back from a copy the job goes on."""
     if "state" in what and not job.stateful:
@@ -147,7 +142,6 @@ def test_what_nothing_can_make_again_is_refused_before_the_start(job, what, tmp_
     job.check()
 
 
-@pytest.mark.faults
 def test_the_record_of_the_last_start_is_missed(job):
     """Kafka knows of it: the message says that a start is missing, that no epoch is, and claimed the job goes on."""
     job.run(records=0)
