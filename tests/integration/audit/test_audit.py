@@ -307,6 +307,28 @@ def test_a_receipt_that_is_laid_there_to_be_believed_is_told(cluster, new_topic,
     assert any("does not have its hash" in told for told in whats(report, "receipt"))
 
 
+def test_a_stranger_behind_what_is_known_by_now_is_foreign(cluster, new_topic, tmp_path):
+    """What is before the first rows of the receipts that are kept is a note; what is behind the job's own is not."""
+    world = World(cluster, new_topic(partitions=2), tmp_path, knows_its_beginning=False)
+    of_key = {}
+    for key in (b"%d" % n for n in range(20)):
+        prepared = world.prepare([(key, b"x")])
+        of_key.setdefault(prepared.to_json()["partitions"][0][1], key)
+        transactions.abort(world.client, [prepared.handle])
+    mine, theirs = [(of_key[1], b"mine")], [(of_key[1], b"theirs")] * 5
+    world.epoch(0, [(of_key[0], b"first")])
+    held = [world.prepare(mine)]
+    strange = world.prepare(theirs)
+
+    def then():
+        world.finish(1, held, [mine])
+        world.commit(strange)
+
+    report = world.audit(files=Looked(world.folder, then))
+    world.close()
+    assert (report["good"], report["foreign"]) == (False, 5)
+
+
 @pytest.mark.faults
 def test_a_cluster_that_is_not_reached_leaves_all_unknown(world):
     """And says so; it does not pass for good rows."""

@@ -4,6 +4,7 @@ import pytest
 
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql.script import Script
+from onceflow.formats.registry import SchemaRegistry, require_one_each
 
 TABLE = "CREATE TABLE t ({columns}) WITH ('connector' = 'kafka', 'topic' = 'a', {options}); "
 PLAIN = "'properties.bootstrap.servers' = 'k:9092', 'format' = 'avro-confluent', 'avro-confluent.url' = 'http://r:1'"
@@ -79,3 +80,11 @@ def test_a_login_is_masked_where_a_table_is_shown():
     (_, answer) = Script({}).run(shown + "SHOW CREATE TABLE t;")
     assert "hidden" not in str(answer)
     assert "user-info" in str(answer)
+
+
+def test_a_secret_in_a_registrys_address_is_not_told():
+    """Where two registries of one job are refused their addresses are named without it."""
+    with pytest.raises(ConfigurationError) as caught:
+        require_one_each([SchemaRegistry("http://r:1?token=hidden"), SchemaRegistry("http://r:2")])
+    assert "hidden" not in str(caught.value)
+    assert "http://r:2" in str(caught.value)
