@@ -133,7 +133,6 @@ class Scope:
         later: Of later ones: where one of them begins, all that is looked for has been read.
         known: All others that receipts and journal know.
         unsigned: Of these, where there is a key: those that the journal alone knows, which is not signed.
-        is_signed: There is a key.
         whole: No receipt is gone: what is there before the first one's rows is nobody's.
     """
 
@@ -142,7 +141,6 @@ class Scope:
     later: frozenset[Producer]
     known: frozenset[Producer]
     unsigned: frozenset[Producer]
-    is_signed: bool
     whole: bool
 
 
@@ -185,8 +183,8 @@ def check(
         ends: Taken before the receipts were read for the second time: what is committed by then is known by now.
         scope: What is looked at.
         findings: Where what is wrong goes.
-        since: The transactions that are known by now, and whether a receipt has them. What was open at the end that was
-            looked up may have been decided and committed before it was read.
+        since: The transactions that are known by now, and whether that is not signed, as ``Scope.unsigned`` has it.
+            What was open at the end that was looked up may have been decided and committed before it was read.
         patience_s: How long an open transaction may keep readers of committed records waiting.
     """
     logs: dict[tuple[str, int], _Log] = {}
@@ -311,7 +309,7 @@ class _Reading:
     def tell(self, findings: Findings, by_now: Mapping[Producer, bool]) -> None:
         """Tell of those that nobody knows, also by now."""
         mine = {key: found for key, found in self.strangers.items() if key[1] and key[0] in by_now}
-        self.unsigned += sum(found[0] for key, found in mine.items() if self.scope.is_signed and not by_now[key[0]])
+        self.unsigned += sum(found[0] for key, found in mine.items() if by_now[key[0]])
         # What comes behind the job's own is not of before the first receipt that is kept.
         first = min((found[1] for found in mine.values()), default=None)
         strangers = {

@@ -234,13 +234,12 @@ def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names:
         later=frozenset(topics.transactions(later, names)),
         known=frozenset((signed | unsigned) - expected.keys()),
         unsigned=frozenset() if asked.key is None else unsigned,
-        is_signed=asked.key is not None,
         whole=known.is_whole and not earlier,
     )
 
 
 def _known_by_now(asked: Asked, names: frozenset[str], findings: Findings) -> dict[topics.Producer, bool]:
-    """Each transaction that receipts or journal know by now, and whether it is a receipt that does.
+    """Each transaction that receipts or journal know by now, and whether there is a key and no receipt has it.
 
     What is wrong with receipts that have come since is told as well: whoever lays one there to be believed is found.
     """
@@ -250,8 +249,8 @@ def _known_by_now(asked: Asked, names: frozenset[str], findings: Findings) -> di
     for each in strange.of("receipt"):
         if each.what not in told:
             findings.add("receipt", each.what, epoch=each.epoch)
-    in_journal = dict.fromkeys(_producers(by_now.in_journal), False)
-    return in_journal | dict.fromkeys((*topics.transactions(by_now.receipts, names), *_producers(by_now.others)), True)
+    signed = {*topics.transactions(by_now.receipts, names), *_producers(by_now.others)}
+    return {who: asked.key is not None and who not in signed for who in signed | _producers(by_now.in_journal)}
 
 
 def _producers(participants: Iterable[Mapping[str, Any]]) -> frozenset[topics.Producer]:

@@ -19,8 +19,9 @@ from onceflow.flinksql.kinds import Kind
 from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.flinksql.records import WholeReading
 from onceflow.formats.avro_format import Avro, encoded
-from onceflow.formats.avro_schema import NAME, Schema, dumps
+from onceflow.formats.avro_schema import NAME, Schema, dumps, of_columns
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading
+from onceflow.formats.debezium_envelope import SOURCE
 from onceflow.formats.debezium_format import Debezium
 from onceflow.formats.registry import SchemaRegistry
 
@@ -88,14 +89,12 @@ def format_of(
 
 def _envelope(row: Schema) -> Schema:
     """A change of such a row, as far as it is read."""
-    text, number = ["null", "string"], ["null", "long"]
-    source = dict.fromkeys(("connector", "name", "file"), text) | dict.fromkeys(("lsn", "server_id", "pos"), number)
-    of_source = [{"name": name, "type": kind, "default": None} for name, kind in source.items()]
+    source = of_columns([StructField(name, kind) for name, kind in SOURCE.items()])
     kinds = {
         "before": ["null", row],
         "after": ["null", f"{_SPACE}.{row['name']}"],
-        "source": ["null", {"type": "record", "name": "Source", "fields": of_source}],
-        "op": text,
+        "source": ["null", {**source, "name": "Source"}],
+        "op": ["null", "string"],
     }
     fields = [{"name": name, "type": kind, "default": None} for name, kind in kinds.items()]
     return {"type": "record", "name": "Envelope", "namespace": _SPACE, "fields": fields}

@@ -273,7 +273,7 @@ def pipeline(inserts: Sequence[Insert], at: Position, names: Names, settings: Sc
     _require_one_mode(parts)
     name = job_name(inserts, settings)
     prefixes = _prefixes(parts)
-    updating = any(_updates(part) for part in parts)
+    updating = any(part.query.output_mode == "update" for part in parts)
     job = SqlJob(
         name,
         settings=settings,
@@ -310,13 +310,8 @@ def _prefixes(parts: Sequence[Written]) -> list[str]:
     return list(dict.fromkeys(prefix for prefix in named if prefix is not None))
 
 
-def _updates(part: Written) -> bool:
-    """Whether Spark has to give rows again; changes of another table's rows are rows to it."""
-    return part.query.updating and not part.query.sequenced
-
-
 def _require_one_mode(parts: Sequence[Written]) -> None:
-    updating = [part for part in parts if _updates(part)]
+    updating = [part for part in parts if part.query.output_mode == "update"]
     waiting = [part for part in parts if not part.query.updating and (part.query.window or part.query.steps)]
     if updating and waiting:
         raise refused(

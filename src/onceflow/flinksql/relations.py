@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.flinksql.pieces import Piece, spark_interval
@@ -129,6 +129,11 @@ class Query:
     steps: tuple[KeepFirst, ...] = ()
     tables: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def output_mode(self) -> Literal["append", "update"]:
+        """Spark's, of a query like this. Changes of another table's rows are rows to it."""
+        return "update" if self.updating and not self.sequenced else "append"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,7 @@ def _rows_to(query: Query, session: SparkSession, say: Callable[[str], None], fo
         for line in _lines(batch.collect()):
             say(line)
 
-    writing = rows.writeStream.outputMode(
-        "update" if query.updating and not query.sequenced else "append"
-    ).foreachBatch(show)
+    writing = rows.writeStream.outputMode(query.output_mode).foreachBatch(show)
     writing = writing.option("checkpointLocation", folder)
     running = (writing.trigger(availableNow=True) if bounded else writing.trigger(processingTime="1 second")).start()
     malformed = _Malformed(say)

@@ -169,8 +169,8 @@ class _AvroReading(RecordReading):
 
     Attributes:
         reader: The reader's schema, with its frame.
-        writers: By id those of the writers, likewise, and the reader's for each; None where records have no id.
-        misfits: By id why a writer's records do not fit the reader's schema, where that is known beforehand.
+        writers: By id those of the writers that fit, and the reader's for each; None where records have no id.
+        misfits: By id why the other writers' records do not fit.
         absent: Ids that the registry does not have.
         registry: Its name.
         kind: The type of a whole record.
@@ -194,9 +194,8 @@ class _AvroReading(RecordReading):
         head, body = F.substring(column, 1, _HEAD), column.substr(F.lit(_HEAD + 1), F.length(column))
         found: Column | None = None
         for each, (writer, reader) in self.writers.items():
-            if each not in self.misfits:
-                is_it, decoded = head == F.lit(_head(each)), self._decoded(body, writer, reader)
-                found = F.when(is_it, decoded) if found is None else found.when(is_it, decoded)
+            is_it, decoded = head == F.lit(_head(each)), self._decoded(body, writer, reader)
+            found = F.when(is_it, decoded) if found is None else found.when(is_it, decoded)
         nothing = F.lit(None).cast("binary")
         return self._decoded(nothing, self.reader, self.reader) if found is None else found
 
@@ -253,7 +252,7 @@ class _AvroReading(RecordReading):
         """The registry's name and the id of a schema that is not known yet."""
         if self.writers is None:
             return None
-        strange = _has_head(column) & ~_is_one_of(column, {*self.writers, *self.absent})
+        strange = _has_head(column) & ~_is_one_of(column, {*self.writers, *self.misfits, *self.absent})
         return F.when(strange, F.concat(F.lit(f"{self.registry}/"), _id(column).cast("string")))
 
 
@@ -276,9 +275,10 @@ def reading_by(reader: str, writers: Mapping[int, str] | None, absent: frozenset
         for each, text in sorted(writers.items()):
             writer = parse(text, f"schema {each}")
             found = resolution(whole, writer)
-            frames[each] = framed(writer), framed(found.reader)
             if found.misfits:
                 misfits[each] = "; ".join(found.misfits)
+            else:
+                frames[each] = framed(writer), framed(found.reader)
     return _AvroReading(frame, frames, misfits, absent, registry, kind_in(SparkSession.active(), frame))
 
 

@@ -20,7 +20,7 @@ _LOGICAL: Final = {
     ("fixed", "duration"), ("int", "date"), ("int", "time-millis"), ("long", "time-micros"),
     *(("long", f"{of}-{unit}") for of in ("timestamp", "local-timestamp") for unit in ("millis", "micros", "nanos")),
 }  # fmt: skip
-_TURNED: Final = ("millis", "micros")
+_TURNED: Final = {"millis", "micros"}
 """Units of instants that Spark has one type for."""
 _WIDER: Final = {
     "int": ("long", "float", "double"),
@@ -71,29 +71,27 @@ def resolution(reader: Schema, writer: Schema) -> Resolution:
         reader: As ``parse`` gives it.
         writer: Likewise.
     """
-    whole = resolved(reader)
-    wanted: dict[int, Mapping[str, object]] = {}
-    paths: dict[int, set[str]] = {}
-    told: dict[int, str] = {}
-    misfits = []
+    whole, misfits = resolved(reader), []
+    turns: dict[int, list[tuple[_Pair, Mapping[str, object]]]] = {}
     for pair in _pairs("", whole, resolved(writer), is_sure=True):
-        turned, of = _turned(pair.reader, pair.writer), id(pair.reader)
-        said = f"{f'field {pair.path}' if pair.path else 'the record'} is {_in_words(pair.writer)} there"
+        turned = _turned(pair.reader, pair.writer)
         if turned is None:
-            misfits.append(f"{said}, and not {_in_words(pair.reader)}")
+            misfits.append(f"{_there(pair)}, and not {_in_words(pair.reader)}")
         elif turned and not pair.is_sure:
-            misfits.append(f"{said}, and of what it is read as there is more than one")
-        elif turned and wanted.setdefault(of, turned) != turned:
-            misfits.append(f"{said}, and the same type is another one elsewhere")
+            misfits.append(f"{_there(pair)}, and of what it is read as there is more than one")
         elif turned:
-            paths.setdefault(of, set()).add(pair.path)
-            told[of] = said
+            turns.setdefault(id(pair.reader), []).append((pair, turned))
     # A type with a name may stand in several places, of which some have a default, or another unit.
     places = Counter(map(id, _leaves(whole)))
-    misfits += [
-        f"{told[of]}, and the same type is another one elsewhere" for of in paths if places[of] != len(paths[of])
-    ]
-    return Resolution(_with(reader, wanted), tuple(misfits))
+    for of, found in turns.items():
+        (first, wanted), paths = found[0], {pair.path for pair, _ in found}
+        if len(paths) != places[of] or any(turned != wanted for _, turned in found):
+            misfits.append(f"{_there(first)}, and the same type is another one elsewhere")
+    return Resolution(_with(reader, {of: found[0][1] for of, found in turns.items()}), tuple(misfits))
+
+
+def _there(pair: _Pair) -> str:
+    return f"{f'field {pair.path}' if pair.path else 'the record'} is {_in_words(pair.writer)} there"
 
 
 def _pairs(path: str, reader: Schema, writer: Schema, *, is_sure: bool) -> Iterator[_Pair]:
@@ -165,19 +163,18 @@ def _logical(schema: Schema) -> str | None:
 def _turned(reader: Schema, writer: Schema) -> Mapping[str, object] | None:
     """What is changed of the reader's type so that the writer's value is read as it is; None where nothing does."""
     read, written = _logical(reader), _logical(writer)
-    if read == written == "decimal":
-        return _turned_decimal(reader, writer)
     if read is None:
         return None if written == "decimal" and _kind(reader) == "string" else {}
-    if read == written or (written is None and read != "decimal"):
-        return {}
     if written is None:
-        return None
+        return None if read == "decimal" else {}
+    if read == written:
+        return _turned_decimal(reader, writer) if read == "decimal" else {}
     (family, _, unit), (other, _, written_unit) = read.rpartition("-"), written.rpartition("-")
-    are_instants = all(each.endswith("timestamp") for each in (family, other))
-    if are_instants and unit in _TURNED and written_unit in _TURNED:
-        return {"logicalType": f"{family}-{written_unit}"} if unit != written_unit else {}
-    return {} if are_instants and unit == written_unit else None
+    if not (family.endswith("timestamp") and other.endswith("timestamp")):
+        return None
+    if unit == written_unit:
+        return {}
+    return {"logicalType": f"{family}-{written_unit}"} if {unit, written_unit} <= _TURNED else None
 
 
 def _turned_decimal(reader: Schema, writer: Schema) -> Mapping[str, object] | None:

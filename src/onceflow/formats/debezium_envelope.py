@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -21,20 +21,26 @@ if TYPE_CHECKING:
 
 _CORRUPT = "_onceflow_corrupt"
 _TEXT, _NUMBER = StringType(), LongType()
-_SOURCE = {
+SOURCE = {
     **dict.fromkeys(("connector", "name", "file"), _TEXT),
     **dict.fromkeys(("lsn", "server_id", "pos"), _NUMBER),
 }
 # What is asked for as a text, Spark gives as it stands in the record, objects too.
 _CHANGE = [
     *(StructField(name, _TEXT) for name in ("before", "after", "op", "ddl", "status")),
-    StructField("source", StructType([StructField(name, kind) for name, kind in _SOURCE.items()])),
+    StructField("source", StructType([StructField(name, kind) for name, kind in SOURCE.items()])),
 ]
 _ENVELOPE = StructType([*_CHANGE, StructField("payload", StructType(_CHANGE)), StructField(_CORRUPT, _TEXT)])
 
 
 class Envelope(ABC):
-    """How a record is opened, and what of it is the change."""
+    """How a record is opened, and what of it is the change.
+
+    Attributes:
+        is_looked_at_again: ``row_malformed`` and ``row_reason`` need what was opened.
+    """
+
+    is_looked_at_again: ClassVar[bool] = False
 
     @abstractmethod
     def opened(self, column: Column) -> Column:
@@ -42,7 +48,7 @@ class Envelope(ABC):
 
     @abstractmethod
     def change(self, opened: Column) -> Column:
-        """A struct: ``op``, ``before``, ``after``, ``ddl``, ``status`` and ``source``, that with all of ``_SOURCE``."""
+        """A struct: ``op``, ``before``, ``after``, ``ddl``, ``status`` and ``source``, that with all of ``SOURCE``."""
 
     @abstractmethod
     def corrupt(self, column: Column, opened: Column, change: Column) -> Column:
@@ -118,6 +124,7 @@ class AvroEnvelope(Envelope):
         of: How a record is read.
     """
 
+    is_looked_at_again = True
     of: RecordReading
 
     def fields_of_row(self) -> StructType:
@@ -153,7 +160,7 @@ class AvroEnvelope(Envelope):
         assert isinstance(there, StructType)  # noqa: S101 - fields_of_row has looked
         source = (
             (of["source"].getField(name) if name in there.names else F.lit(None)).cast(kind).alias(name)
-            for name, kind in _SOURCE.items()
+            for name, kind in SOURCE.items()
         )
         parts = (of[name].alias(name) for name in ("before", "after", "op"))
         return F.struct(*parts, nothing.alias("ddl"), nothing.alias("status"), F.struct(*source).alias("source"))

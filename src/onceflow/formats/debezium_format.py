@@ -141,14 +141,14 @@ class _Reading(RecordReading):
         def change_of(opened: Column) -> Column:
             change = self.envelope.change(opened)
             corrupt = self.envelope.corrupt(column, opened, change)
-            return F.struct(change.alias("change"), corrupt.alias("corrupt"), opened.alias("opened"))
+            again = [opened.alias("opened")] if self.envelope.is_looked_at_again else []
+            return F.struct(change.alias("change"), corrupt.alias("corrupt"), *again)
 
         def placed(of: Column) -> Column:
             change = of["change"]
             content = F.when(change["op"] == _DELETE, change["before"]).otherwise(change["after"])
             position, server = self._position(change["source"]), self._server(change)
-            place = content.alias("content"), position.alias("position"), server.alias("server")
-            return F.struct(*(of[name].alias(name) for name in ("corrupt", "change", "opened")), *place)
+            return of.withField("content", content).withField("position", position).withField("server", server)
 
         def with_row(of: Column) -> Column:
             row, generation = self.envelope.row(of["content"]), self._generation(of["change"]["source"], of["server"])

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -37,6 +38,16 @@ def run(text, **flags):
 
 def sql_of(query):
     return translate(ScriptText(query, Position(1, 1)), script().names).sql
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "sql.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("text", re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL))
+def test_each_script_of_the_page_is_understood(text):
+    """Its tables are made, and each INSERT is a job."""
+    _, answers = run(text)
+    assert sum(answer.pipeline is not None for answer in answers) == text.count("INSERT INTO")
 
 
 def test_what_was_looked_at_of_a_table_and_a_view_is_said():
