@@ -14,7 +14,7 @@ from onceflow.errors import ConfigurationError
 from onceflow.flinksql.script import Script
 from onceflow.flinksql.select_rows import show
 from onceflow.local.devregistry import DevRegistry
-from tests.support.avro import logical
+from tests.support.avro import bytes_of, framed, id_in, logical, nullable
 from tests.support.harness import read_topic
 from tests.support.sql_jobs import jobs_of
 
@@ -31,9 +31,8 @@ FLINKS = {
     "namespace": "org.apache.flink.avro.generated",
     "fields": [
         {"name": "id", "type": "long"},
-        *(
-            {"name": name, "type": ["null", kind], "default": None}
-            for name, kind in {
+        *nullable(
+            {
                 "small": "int",
                 "amount": logical("bytes", "decimal", precision=12, scale=2),
                 "at": logical("long", "timestamp-millis"),
@@ -44,14 +43,11 @@ FLINKS = {
                 "place": {
                     "type": "record",
                     "name": "record_place",
-                    "fields": [
-                        {"name": "town", "type": ["null", "string"], "default": None},
-                        {"name": "code", "type": ["null", "int"], "default": None},
-                    ],
+                    "fields": nullable({"town": "string", "code": "int"}),
                 },
                 "bits": "bytes",
                 "ok": "boolean",
-            }.items()
+            }
         ),
     ],
 }
@@ -83,14 +79,12 @@ def client(registry):
 
 
 def record(schema_id, schema, row):
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
-    return b"\0" + struct.pack(">I", schema_id) + out.getvalue()
+    return framed(schema_id, bytes_of(schema, row))
 
 
 def row_of(client, data):
     """A record's row, by the schema of its id; and that."""
-    schema = json.loads(client.get_schema(struct.unpack(">I", data[1:5])[0]).schema_str)
+    schema = json.loads(client.get_schema(id_in(data)).schema_str)
     return fastavro.schemaless_reader(io.BytesIO(data[5:]), fastavro.parse_schema(schema), None), schema
 
 

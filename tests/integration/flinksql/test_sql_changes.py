@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import struct
 from contextlib import closing
 from decimal import Decimal
 
@@ -13,7 +12,7 @@ from onceflow.errors import ConfigurationError
 from onceflow.flinksql.script import Script
 from onceflow.flinksql.select_rows import show
 from onceflow.local.devregistry import DevRegistry
-from tests.support.avro import bytes_of, logical
+from tests.support.avro import bytes_of, framed, logical
 from tests.support.sql_jobs import jobs_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -118,7 +117,7 @@ def test_changes_come_in_avro_by_a_registry(world, produce, tmp_path):
         source = {"version": "3", "connector": "postgresql", "name": "bank", "lsn": lsn}
         whole = {"owner": "ann", "balance": Decimal("1.5")} | row
         kept = {"before": whole | {"owner": None}, "after": None} if op == "d" else {"before": None, "after": whole}
-        return b"\0" + struct.pack(">I", schema_id) + bytes_of(ENVELOPE, kept | {"op": op, "source": source})
+        return framed(schema_id, bytes_of(ENVELOPE, kept | {"op": op, "source": source}))
 
     with DevRegistry(tmp_path / "registry") as registry:
         client = SchemaRegistryClient({"url": registry.url})

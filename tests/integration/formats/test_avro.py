@@ -5,7 +5,6 @@
 import datetime as dt
 import io
 import json
-import struct
 from decimal import Decimal
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from onceflow.formats.avro_schema import dumps, of_columns
 from onceflow.formats.contract import PartOfRecord
 from onceflow.formats.refused import refused_from
 from tests.support.advice import parts_of
-from tests.support.avro import bytes_of, logical, record
+from tests.support.avro import bytes_of, framed, logical, record
 
 pytestmark = pytest.mark.spark
 
@@ -65,10 +64,6 @@ def named(reading):
     is_time = [field.dataType.simpleString() == "timestamp" for field in fields]
     shown = [F.unix_micros(column) if time else column for column, time in zip(columns, is_time, strict=True)]
     return zip(fields.names, shown, strict=True)
-
-
-def framed(schema_id, data):
-    return b"\0" + struct.pack(">I", schema_id) + data
 
 
 READ = [

@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import random
 import sqlite3
-import struct
 from contextlib import ExitStack, closing
 from decimal import Decimal
 
@@ -20,7 +19,7 @@ import onceflow as of
 from onceflow.errors import ConfigurationError
 from onceflow.formats.contract import PartOfRecord
 from onceflow.local.devregistry import DevRegistry
-from tests.support.avro import bytes_of, logical
+from tests.support.avro import bytes_of, framed, id_in, logical, nullable
 from tests.support.debezium import Connector
 from tests.support.harness import read_topic, wait_until
 from tests.support.postgres import running
@@ -95,13 +94,12 @@ OWNER = {
     "namespace": "bank.public.account",
     "fields": [
         {"name": "id", "type": "long"},
-        *(
-            {"name": name, "type": ["null", kind], "default": None}
-            for name, kind in {
+        *nullable(
+            {
                 "owner": "string",
                 "balance": logical("bytes", "decimal", precision=18, scale=2),
                 "seen": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
-            }.items()
+            }
         ),
     ],
 }
@@ -109,13 +107,11 @@ OWNER = {
 
 def envelope(**source):
     """What Connect's AvroConverter registers for a table: the row's record is defined in before, and named in after."""
-    of_source = [{"name": name, "type": ["null", kind], "default": None} for name, kind in source.items()]
     fields = [
-        {"name": "before", "type": ["null", OWNER], "default": None},
-        {"name": "after", "type": ["null", "Value"], "default": None},
-        {"name": "source", "type": {"type": "record", "name": "Source", "fields": of_source}},
+        *nullable({"before": OWNER, "after": "Value"}),
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": nullable(source)}},
         {"name": "op", "type": "string"},
-        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+        *nullable({"ts_ms": "long"}),
     ]
     return {"type": "record", "name": "Envelope", "namespace": "bank.public.account", "fields": fields}
 
@@ -177,7 +173,7 @@ def test_a_table_is_copied_from_avro_by_a_registry(spark, cluster, new_topic, pr
 
         def send(schema, *changes):
             number = client.register_schema(f"{topic}-value", Schema(json.dumps(schema), "AVRO"))
-            produce(topic, [b"\0" + struct.pack(">I", number) + bytes_of(schema, each) for each in changes])
+            produce(topic, [framed(number, bytes_of(schema, each)) for each in changes])
 
         def run():
             job = of.Job("copy", checkpointing=of.Checkpointing(str(tmp_path / "checkpoint"), interval="100 ms"))
@@ -454,17 +450,23 @@ TYPES = {
     "n double precision": ("n double", "1.5", 1.5),
 }
 """A column in PostgreSQL: in the schema, a value, and what of it comes."""
+ONE = f"insert into typed values ({', '.join(value for _, value, _ in TYPES.values())})"
 
 
-def test_each_type(spark, cluster, admin, server, tmp_path):
-    """As docs/formats.md has it, by a real connector."""
+def make_typed(server):
+    """The table of them, with one row."""
     server.execute(
         "drop table if exists typed",
         "drop type if exists mood",
         "create type mood as enum ('fine')",
         f"create table typed ({', '.join(TYPES)})",
-        f"insert into typed values ({', '.join(value for _, value, _ in TYPES.values())})",
+        ONE,
     )
+
+
+def test_each_type(spark, cluster, admin, server, tmp_path):
+    """As docs/formats.md has it, by a real connector."""
+    make_typed(server)
     with Connector(tmp_path, cluster.bootstrap_servers, server, ["public.typed"]) as connector:
         topic = connector.topic("public.typed")
         wait_until(lambda: topic in admin.list_topics() and read_topic(cluster, topic), what="a record")
@@ -482,15 +484,8 @@ IN_AVRO = {"b": "2026-01-01T08:00:00.123456Z"}
 @pytest.mark.faults
 def test_each_type_in_avro(spark, cluster, admin, server, tmp_path):
     """By a real connector and a real registry; decimals are what they are in the source, without a setting."""
-    server.execute(
-        "drop table if exists typed",
-        "drop type if exists mood",
-        "create type mood as enum ('fine')",
-        f"create table typed ({', '.join(TYPES)})",
-        f"insert into typed values ({', '.join(value for _, value, _ in TYPES.values())})",
-        "update typed set n = 2.5",
-        "delete from typed",
-    )
+    make_typed(server)
+    server.execute("update typed set n = 2.5", "delete from typed")
     told = {"decimal_handling_mode": "precise", "schema_name_adjustment_mode": "avro"}
     with (
         DevRegistry(tmp_path / "registry") as registry,
@@ -498,11 +493,11 @@ def test_each_type_in_avro(spark, cluster, admin, server, tmp_path):
             tmp_path, cluster.bootstrap_servers, server, ["public.typed"], registry=registry, **told
         ) as connector,
     ):
-        server.execute(f"insert into typed values ({', '.join(value for _, value, _ in TYPES.values())})")
+        server.execute(ONE)
         topic = connector.topic("public.typed")
         wait_until(lambda: topic in admin.list_topics() and read_topic(cluster, topic), what="a record")
         ((_, record), *_) = read_topic(cluster, topic)
-        (number,) = struct.unpack(">I", record[1:5])
+        number = id_in(record)
         client = SchemaRegistryClient({"url": registry.url})
         schema = client.get_schema(number).schema_str
         assert client.get_latest_version(f"{topic}-value").schema_id == number

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import json
-import struct
 import uuid
 from functools import reduce
 
@@ -28,7 +27,9 @@ from onceflow.launch import schemas
 from onceflow.local.devregistry import DevRegistry
 from onceflow.operations.savepoints import restoring, writing
 from onceflow.operations.savepoints.contents import contents
+from tests.support import avro
 from tests.support.advice import parts_of
+from tests.support.avro import framed
 from tests.support.harness import read_topic
 from tests.support.logins import certificate, pem
 from tests.support.registries import basic, door, liar
@@ -45,9 +46,7 @@ V3 = {**V2, "fields": [*V2["fields"], {"name": "channel", "type": ["null", "stri
 
 
 def bytes_of(schema_id, schema, **row):
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
-    return b"\0" + struct.pack(">I", schema_id) + out.getvalue()
+    return framed(schema_id, avro.bytes_of(schema, row))
 
 
 @pytest.fixture(scope="module")
@@ -247,9 +246,7 @@ def test_a_schema_that_cannot_be_read_makes_its_records_malformed(world, shared,
     itself = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"], "default": None}]}
     deep = reduce(lambda inner, _: {"type": "array", "items": inner}, range(400), "int")
     others = [registered(shared, f"{world.topic}-{n}", schema) for n, schema in enumerate((itself, deep))]
-    produce(
-        world.topic, [bytes_of(one, V1, user="a", amount=1), *(b"\0" + struct.pack(">I", n) + b"\0" for n in others)]
-    )
+    produce(world.topic, [bytes_of(one, V1, user="a", amount=1), *(framed(n, b"\0") for n in others)])
     form = of.Avro(registry=of.SchemaRegistry(shared))
     with pytest.raises(RegistryError, match="is inside of itself"):
         world.run(form)
@@ -302,7 +299,7 @@ def test_a_sink_registers_at_its_start_and_only_where_it_is_told_to(world, share
     assert RegistryClient(registry).versions(f"{world.out}-value") == [1]
     schema = fastavro.parse_schema(json.loads(written.schema.schema_str))
     blobs = [value for _, value in read_topic(world.cluster, world.out)]
-    assert {value[:5] for value in blobs} == {b"\0" + struct.pack(">I", written.schema_id)}
+    assert {value[:5] for value in blobs} == {framed(written.schema_id, b"")}
     assert [fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None) for value in blobs] == [
         {"n": 5},
         {"n": 6},
