@@ -36,6 +36,7 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
                 "FailureRate",
                 "FixedDelay",
                 "NoRestart",
+                "late_rows",
                 "show_log",
                 "sql",
             ),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from onceflow.options.checkpointing import Checkpointing
     from onceflow.options.restarting import ExponentialDelay, FailureRate, FixedDelay, NoRestart
     from onceflow.program import show_log
+    from onceflow.spark.late_rows import late_rows
     from onceflow.supervision.signals import Stopped
 
 __version__ = VERSION
@@ -55,6 +56,7 @@ _MODULES = {
     "options.checkpointing": ("Checkpointing",),
     "options.restarting": ("ExponentialDelay", "FailureRate", "FixedDelay", "NoRestart"),
     "program": ("show_log",),
+    "spark.late_rows": ("late_rows",),
     "supervision.signals": ("Stopped",),
 }
 """Where each public name is: loaded when it is asked for, since Spark and Kafka's clients take their time to load."""
@@ -102,6 +104,7 @@ __all__ = [
     "SchemaRegistry",
     "Stopped",
     "Text",
+    "late_rows",
     "show_log",
     "sql",
     "start",

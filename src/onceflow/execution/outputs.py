@@ -27,9 +27,10 @@ from onceflow.connectors.contract import Sink
 from onceflow.connectors.source_contract import Connector, Source
 from onceflow.errors import ConfigurationError
 from onceflow.execution.row_hash import sha256_of
-from onceflow.execution.task import DIGEST, PARTITION, SHA256, output_column
+from onceflow.execution.task import DIGEST, LATE, PARTITION, SHA256, output_column
 from onceflow.formats.contract import column_named
 from onceflow.spark.kept import kept_of
+from onceflow.spark.late_rows import is_late, with_time
 from onceflow.spark.marks import one_mark
 from onceflow.spark.one_read import read_once
 from onceflow.spark.plan import Leaf, leaves_of, states_of
@@ -99,6 +100,8 @@ class Outputs:
         self._frames = sorted(frames, key=itemgetter(0))
         self._mode = mode
         self.keyed = keyed
+        self._late = {id(frame): with_time(frame, LATE) for _, frame in self._frames if is_late(frame)}
+        self._require_late(mode)
         self._written: dict[str, list[Column]] = {}
         self._branches: list[DataFrame] = []
         self._along: set[int] = set()
@@ -106,6 +109,12 @@ class Outputs:
         """Which branches are read together, by their places: what an origin is of, beside what was read."""
         self.query = self._encoded(mode).withColumn(PARTITION, F.spark_partition_id())
         """The one streaming DataFrame to start: what ``task.Task`` gets of each row."""
+
+    @property
+    def late(self) -> tuple[int, ...]:
+        """Of which sinks, by their numbers, rows come of ``late_rows``: they have the time until which each is due."""
+        late = {name for outputs, frame in self._frames if id(frame) in self._late for name in outputs}
+        return tuple(i for i, sink in enumerate(self.sinks) if sink.name in late)
 
     def fields(self, sink: Sink) -> StructType:
         """The columns of a sink's DataFrame."""
@@ -138,6 +147,18 @@ class Outputs:
         written = zip(self._frames, self._branches, strict=True)
         return [kept for (outputs, _), branch in written for kept in kept_of(branch, outputs, self._mode)]
 
+    def _require_late(self, mode: str) -> None:
+        """Refuse late rows where nothing is dropped."""
+        if not self._late or (self.states() and mode != "complete"):
+            return
+        raise ConfigurationError(
+            "late rows are to be written, and no output of the job drops any"
+            + (f": output_mode is {mode!r}" if self.states() else ""),
+            harmless="always: nothing was started or changed",
+            cause="late_rows(...) finds what an operator drops; only an output that comes of it makes Spark run that",
+            action='return the stream that late_rows(...) was given as an output too, in mode "append" or "update"',
+        )
+
     def _encoded(self, mode: str) -> DataFrame:
         """One branch for each different frame: the columns of its own sinks, null for the others'."""
         branches = [
@@ -167,9 +188,11 @@ class Outputs:
         # What is read back of a table are the output's own fields, and they are there in this step only.
         own = [i for i in indexes if self.keyed and self.sinks[i].keeps_fields]
         told = [sha256_of([(column_named(f.name), f.dataType) for f in frame.schema.fields]) for _ in own]
-        rows = frame.select(*(column for i in indexes for column in columns[i]), *told)
+        late = indexes if id(frame) in self._late else ()
+        rows = self._late.get(id(frame), frame)
+        rows = rows.select(*(column for i in indexes for column in columns[i]), *told, *(LATE for _ in late))
         names = [output_column(i, field.name) for i in indexes for field in fields[i]]
-        rows = rows.toDF(*names, *(output_column(i, SHA256) for i in own))
+        rows = rows.toDF(*names, *(output_column(i, SHA256) for i in own), *(output_column(i, LATE) for i in late))
         digests = [_digest(i, fields[i], self.sinks[i].destination) for i in indexes]
         others = [i for i in indexes if self.keyed and i not in own]
         return rows.select("*", *digests, *(_sha256(i, fields[i], self.sinks[i].destination) for i in others))

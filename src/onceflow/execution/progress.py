@@ -320,7 +320,7 @@ def statistics(
         state_bytes=sum(state["memoryUsedBytes"] for state in states) if states else None,
         watermark=(progress.get("eventTime") or {}).get("watermark"),
         lag=lag,
-        late=late_rows(states),
+        late=late_by_operator(states),
     )
 
 
@@ -335,7 +335,7 @@ _OPERATORS: Mapping[str, str] = {
 _GATHERS = "aggregation"
 
 
-def late_rows(states: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def late_by_operator(states: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """How many rows each operator left out since the watermark had passed them, where it left out any.
 
     A join, a deduplication and a function with state count the rows that they were given. An aggregation is given what

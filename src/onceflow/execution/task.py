@@ -36,6 +36,9 @@ DIGEST = "onceflow_digest"
 SHA256 = "onceflow_sha256"
 """Beside it, where the job has a key: SHA-256 of what the row says (``row_hash``); null likewise."""
 
+LATE = "onceflow_late"
+"""Of rows of ``late_rows`` the time until which they are due; the driver takes it away before tasks get them."""
+
 PARTITION = "_onceflow_partition"
 """The column that all sinks share: the number of the partition that a row is of."""
 

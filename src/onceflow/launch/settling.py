@@ -106,6 +106,7 @@ def settle(starting: Starting) -> None:
         together=outputs.together,
         metadata=place.checkpoint.metadata,
         key=starting.auditing.key,
+        late=outputs.late,
     )
     _audit(place, request, outputs, starting.auditing)
     driver.settle(runner, reads, cuts=request.limits)

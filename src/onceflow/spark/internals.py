@@ -61,21 +61,10 @@ _INCUBATOR = b"WARNING: Using incubator modules"
 
 JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "plans.logical.LogicalPlan": (
-        "children",
-        "expressions",
-        "isStreaming",
-        "output",
-        "productArity",
-        "subqueries",
+        *("children", "expressions", "isStreaming", "output", "productArity", "subqueries"),
     ),
     _CATALYST + "expressions.Expression": (
-        "children",
-        "dataType",
-        "deterministic",
-        "origin",
-        "prettyName",
-        "productArity",
-        "sql",
+        *("children", "dataType", "deterministic", "origin", "prettyName", "productArity", "sql"),
     ),
     _CATALYST + "expressions.TimeZoneAwareExpression": ("timeZoneId",),
     _CATALYST + "expressions.Cast": ("needsTimeZone",),
@@ -133,6 +122,7 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _EXECUTION + "streaming.runtime.StreamingQueryWrapper": ("streamingQuery",),
     _EXECUTION + "datasources.v2.MicroBatchScanExec": ("end", "inputPartitions"),
     _EXECUTION + "exchange.ShuffleExchangeExec": ("outputPartitioning",),
+    _EXECUTION + "streaming.operators.stateful.WatermarkSupport": ("eventTimeWatermarkForLateEvents",),
     "org.apache.spark.sql.connector.read.streaming.Offset": ("json",),
     "org.apache.spark.rdd.RDD": ("getNumPartitions",),
     "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper": (),

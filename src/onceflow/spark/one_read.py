@@ -84,13 +84,14 @@ def _steps(frame: DataFrame) -> list[Any]:
     steps = [node]
     if is_stateful(frame):
         return steps
-    while _is_plain(node):
+    while is_plain(node):
         node = node.children().apply(0)
         steps.append(node)
     return steps
 
 
-def _is_plain(node: Any) -> bool:
+def is_plain(node: Any) -> bool:
+    """Whether a node of a plan is a projection or a filter of the kind told above."""
     if kind_of(node) not in ("Project", "Filter") or node.subqueries().size():
         return False
     if kind_of(node) == "Project":
@@ -132,7 +133,7 @@ class _Pass:
         """One frame with the columns of all."""
         number, steps = next(iter(self.members.items()))
         wide = frame_of(frame.sparkSession, steps[self.depths[number]])
-        branches = [_Branch(number, wide) for number in self.members]
+        branches = [Branch(number, wide) for number in self.members]
         for branch in branches:
             for node in reversed(self.members[branch.number][: self.depths[branch.number]]):
                 wide = branch.passed_through(node, wide)
@@ -143,7 +144,7 @@ class _Pass:
         return wide.select(*columns)
 
 
-class _Branch:
+class Branch:
     """One branch while it is made a part of a wide frame, step by step from below.
 
     Args:

@@ -25,6 +25,7 @@ FORMERLY: Mapping[str, str] = {
     _STREAMING + "checkpointing.FileSystemBasedCheckpointFileManager": (
         _STREAMING + "FileSystemBasedCheckpointFileManager"
     ),
+    _STREAMING + "operators.stateful.WatermarkSupport": _STREAMING + "WatermarkSupport",
     _STREAMING + "runtime.StreamExecution": _STREAMING + "StreamExecution",
     _STREAMING + "runtime.StreamingQueryWrapper": _STREAMING + "StreamingQueryWrapper",
     _STREAMING + "runtime.StreamingRelation": _STREAMING + "StreamingRelation",

@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from onceflow.execution.progress import late_rows
+from onceflow.execution.progress import late_by_operator
 from onceflow.spark.session import PINNED
 from tests.support import checkpoints
 
@@ -70,13 +70,13 @@ def test_late_rows_are_as_many_as_an_independent_count_finds(spark, tmp_path, op
     for each in told:
         times = next(read) if each["numInputRows"] else []
         late = [second for second in times if passed_at(second) <= marks.get(each["batchId"] - 1, 0)]
-        found = late_rows(each["stateOperators"]).get(operator, 0)
+        found = late_by_operator(each["stateOperators"]).get(operator, 0)
         if operator == "aggregation":
             assert bool(late) == bool(found)
             assert found <= len(late)
         else:
             assert found == looks * len(late)
-    assert any(late_rows(each["stateOperators"]) for each in told)
+    assert any(late_by_operator(each["stateOperators"]) for each in told)
 
 
 def seconds_of(text):

@@ -24,7 +24,7 @@ ROOMS = {
     # What a user writes.
     "public": {
         "job", "program", "options", "flinksql", "supervision", "connectors", "connectors.database", "connectors.kafka",
-        "connectors.lake", "formats", "twophase", "version",
+        "connectors.lake", "formats", "spark", "twophase", "version",
     },
     "version": set(),
     "job": {
@@ -55,7 +55,7 @@ ROOMS = {
     "connectors.registry": {"errors", "formats", "masking", "options", "twophase"},
     "connectors.lake": {"connectors", "formats", "errors", "options", "twophase"},
     "spark": {
-        "errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes",
+        "errors", "masking", "options", "twophase", "checkpoint", "storage", "crash_points", "local", "processes",
     },
     "execution": {
         "errors", "options", "twophase", "checkpoint", "connectors", "formats", "spark", "crash_points", "version",

@@ -53,6 +53,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Raw": (of.Raw, {}),
     "SchemaRegistry": (of.SchemaRegistry, {"url": "http://localhost:1"}),
     "Text": (of.Text, {}),
+    "late_rows": (of.late_rows, {}),
     "show_log": (of.show_log, {}),
     "sql": (of.sql, {"script": "SHOW TABLES"}),
     "start": (of.start, NEEDED),
