@@ -131,9 +131,10 @@ class Job:
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        """The sinks named by ``stream``, those of its sources' dead letters too; empty when only the function knows."""
+        """The sinks named by ``stream``, those for dead letters and refused rows too; empty when the function knows."""
         dead_letters = [source.dead_letter.sink for source in self._sources if source.dead_letter is not None]
-        return tuple(dict.fromkeys([*self._sinks, *dead_letters]))
+        refused = [sink.on_refused for sink in self._sinks if sink.on_refused is not None]
+        return tuple(dict.fromkeys([*self._sinks, *dead_letters, *refused]))
 
     @property
     def sources(self) -> tuple[Source, ...]:

@@ -336,3 +336,19 @@ def follow(p: Pipeline, ended: Ended) -> str:
 
 def _log(process: subprocess.Popen[str]) -> str:
     return process.log.read_text()[-40_000:]  # type: ignore[attr-defined]
+
+
+def audited(
+    pipeline: Pipeline, *options: str, file: Path | None = None, environment: dict[str, str] | None = None
+) -> tuple[int, dict[str, Any]]:
+    """What ``onceflow audit`` says of a pipeline: its exit code, and its report."""
+    file = file or JOBS / f"{pipeline.job}_job.py"
+    ran = subprocess.run(
+        [sys.executable, "-m", "onceflow", "audit", str(file), "--output", "json", *options],
+        env=os.environ | pipeline.settings() | (environment or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout, ran.stderr
+    return ran.returncode, json.loads(ran.stdout.splitlines()[-1])

@@ -12,6 +12,7 @@ from typing import Self
 from onceflow.checkpoint.failures import Failures
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.row_limits import KeptRowLimits
 from onceflow.checkpoint.schemas import FOLDER, KeptSchemas
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.statistics import Statistics
@@ -88,6 +89,11 @@ class Place:
     def schemas(self) -> KeptSchemas:
         """The schemas that the job reads and writes by."""
         return KeptSchemas(self.ours.below(FOLDER))
+
+    @property
+    def row_limits(self) -> KeptRowLimits:
+        """What the systems of the job's sinks took of a row."""
+        return KeptRowLimits(self.ours)
 
     def is_empty(self) -> bool:
         """Whether nothing is here of any job or query: a place where a new job begins."""

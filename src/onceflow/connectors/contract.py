@@ -325,6 +325,9 @@ class Sink(ABC):
         """Whether the sink takes part in the decision."""
         return self.guarantee is Guarantee.EXACTLY_ONCE
 
+    on_refused: Sink | None = None
+    """Where rows go that it cannot write for what stands in them; None: one such row stops the job."""
+
     keeps_fields: bool = False
     """Whether a reader of its system gets the output's fields, as of a table, not what ``columns`` makes of them."""
 
@@ -381,6 +384,25 @@ class Sink(ABC):
             ConfigurationError: A column that the sink needs is not there, or the output may be meant in more than one
                 way: then it says what to write for each.
         """
+
+    def row_limits(self) -> Mapping[str, Any]:
+        """What its system takes of a row now, as JSON values; nothing where that is to be made. Asks the system.
+
+        Raises:
+            OnceflowError: It did not answer.
+        """
+        return {}
+
+    def refused(self, fields: StructType, limits: Mapping[str, Any]) -> Column:
+        """Why a row cannot be written, a string that tells no value; null where it can. Of a sink with ``on_refused``.
+
+        It follows from the row and the limits alone: an epoch that is run again refuses the same rows.
+
+        Args:
+            fields: The output's columns, with their types.
+            limits: What ``row_limits`` has told, of now or of an earlier start.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no on_refused")
 
     def dead_letter_columns(self, fields: StructType) -> list[Column]:
         """What a writer gets of each dead letter, from the columns that ``Source.dead_letters`` has.

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Run
 from onceflow.execution.groups import groups
-from onceflow.execution.task import DIGEST, LATE, RESULT_SCHEMA, Output, Shared, Task, output_column
-from onceflow.spark.internals import executed_plan, partition_count
-from onceflow.spark.late_rows import late_alone, watermark_ms
+from onceflow.execution.task import RESULT_SCHEMA, Output, Shared, Task
+from onceflow.spark.internals import executed_plan, partition_count, query_of
 from onceflow.spark.origins import ends, origins
 from onceflow.twophase.keyed import key_of_rows
 from onceflow.twophase.messages import Ran, RunPlan
@@ -44,7 +43,7 @@ class Collector:
         metadata: Spark's file of that name in the checkpoint, where executors that keep state must see it, too; None
             where they see it as the driver does, whatever it is.
         key: The audit's, of which each job's key for its rows is made; None: rows get no keyed digests.
-        late: The numbers of those outputs that get late rows.
+        of_epoch: What tasks get of what the query gives, and of Spark's physical plan of the epoch.
     """
 
     def __init__(
@@ -57,10 +56,9 @@ class Collector:
         together: str = "",
         metadata: Path | None = None,
         key: bytes | None = None,
-        late: Sequence[int] = (),
+        of_epoch: Callable[[DataFrame, Callable[[], Any]], DataFrame] = lambda rows, _: rows,
     ) -> None:
-        self._late = {output_column(i, LATE): output_column(i, DIGEST) for i in late}
-        self._others = [output_column(i, DIGEST) for i in range(len(outputs)) if i not in late]
+        self._of_epoch = of_epoch
         self._outputs = tuple(outputs)
         self._session = session
         self._keys_repeat = keys_repeat
@@ -71,14 +69,13 @@ class Collector:
 
     def __call__(self, plan: DataFrame, action: RunPlan, run: Run, records: int, threads: Executor) -> Ran:
         """Run it."""
-        query_id = plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
-        executed = partial(executed_plan, self._session, str(query_id))
-        if self._late:
-            plan = late_alone(plan, self._late, self._others, watermark_ms(executed()))
+        query_id = query_of(plan)
+        executed = partial(executed_plan, self._session, query_id)
+        plan = self._of_epoch(plan, executed)
         partitions = partition_count(plan)
         grouped, tasks = self._grouped(plan, partitions, records)
         keeps_state = self._metadata is not None and self._stateful()
-        shared = Shared(self._metadata, str(query_id)) if self._metadata is not None and keeps_state else None
+        shared = Shared(self._metadata, query_id) if self._metadata is not None and keeps_state else None
         key = None if self._key is None else key_of_rows(self._key, run.job_id)
         task = Task(self._outputs, run, action.write, action.silent, shared, key)
         end = threads.submit(ends, executed)

@@ -11,12 +11,12 @@ task's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -30,7 +30,7 @@ from onceflow.execution.row_hash import sha256_of
 from onceflow.execution.task import DIGEST, LATE, PARTITION, SHA256, output_column
 from onceflow.formats.contract import column_named
 from onceflow.spark.kept import kept_of
-from onceflow.spark.late_rows import is_late, with_time
+from onceflow.spark.late_rows import is_late, late_alone, watermark_ms, with_time
 from onceflow.spark.marks import one_mark
 from onceflow.spark.one_read import read_once
 from onceflow.spark.plan import Leaf, leaves_of, states_of
@@ -38,6 +38,13 @@ from onceflow.twophase.layout import Kept, StateOperator, Watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+REASON = "reason"
+"""The column that the rows which a sink refuses have before their own."""
+
+_REFUSED = "onceflow_refused"
+"""Beside the columns of a sink for refused rows, until it is known which they are: why a row is refused, or null."""
 
 
 class Outputs:
@@ -49,6 +56,7 @@ class Outputs:
         connectors: Who may have made the sources, of which some have dead letters: each is one more output.
         mode: Spark's output mode.
         keyed: Each row's message goes along, as SHA-256: the job has a key for its rows.
+        limits_of: What the system of a sink with ``on_refused`` takes of a row.
 
     Raises:
         ConfigurationError: It is no streaming DataFrame, or the sinks do not fit.
@@ -62,6 +70,7 @@ class Outputs:
         mode: str = "append",
         *,
         keyed: bool = False,
+        limits_of: Callable[[Sink], Mapping[str, Any]] = lambda _: {},
     ) -> None:
         if isinstance(result, DataFrame):
             if not sinks:
@@ -87,13 +96,16 @@ class Outputs:
         _require_apart(dead_letters, by_sink)
         self.dead_letter_sinks = tuple(dict.fromkeys(sink for sink, _, _ in dead_letters))
         """Those of the sinks that get what cannot be read."""
-        self.sinks: tuple[Sink, ...] = (*by_sink, *self.dead_letter_sinks)
+        self._refusing = {sink.on_refused: sink for sink in by_sink if sink.on_refused is not None}
+        _require_own(self._refusing, by_sink, self.dead_letter_sinks)
+        self.sinks: tuple[Sink, ...] = (*by_sink, *self.dead_letter_sinks, *self._refusing)
         names = [sink.name for sink in self.sinks]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(f"two sinks are named {', '.join(twice)}", action="give one of them another name=")
         # In the order of the sinks' names: then the order in which a dict names them moves no position.
         distinct = {id(frame): frame for frame in by_sink.values()}
+        by_sink |= {refused: by_sink[sink] for refused, sink in self._refusing.items()}
         named = {key: tuple(sorted(s.name for s, f in by_sink.items() if id(f) == key)) for key in distinct}
         frames = [(named[key], distinct[key]) for key in distinct]
         frames += [((sink.name,), frame) for sink, _, frame in dead_letters]
@@ -102,6 +114,7 @@ class Outputs:
         self.keyed = keyed
         self._late = {id(frame): with_time(frame, LATE) for _, frame in self._frames if is_late(frame)}
         self._require_late(mode)
+        self._limits_of = limits_of
         self._written: dict[str, list[Column]] = {}
         self._branches: list[DataFrame] = []
         self._along: set[int] = set()
@@ -110,21 +123,40 @@ class Outputs:
         self.query = self._encoded(mode).withColumn(PARTITION, F.spark_partition_id())
         """The one streaming DataFrame to start: what ``task.Task`` gets of each row."""
 
-    @property
-    def late(self) -> tuple[int, ...]:
-        """Of which sinks, by their numbers, rows come of ``late_rows``: they have the time until which each is due."""
+    def of_epoch(self, rows: DataFrame, executed: Callable[[], Any]) -> DataFrame:
+        """An epoch's rows as tasks get them: of those of ``late_rows`` the ones that are late.
+
+        Args:
+            rows: What the query gives.
+            executed: Gives Spark's physical plan of the epoch.
+
+        Raises:
+            LookupError: The plan drops no rows.
+        """
         late = {name for outputs, frame in self._frames if id(frame) in self._late for name in outputs}
-        return tuple(i for i, sink in enumerate(self.sinks) if sink.name in late)
+        if not late:
+            return rows
+        digests = {i: output_column(i, DIGEST) for i in range(len(self.sinks))}
+        times = {output_column(i, LATE): digests.pop(i) for i, sink in enumerate(self.sinks) if sink.name in late}
+        return late_alone(rows, times, digests.values(), watermark_ms(executed()))
+
+    @property
+    def side_sinks(self) -> tuple[Sink, ...]:
+        """Those of the sinks that get what cannot be read, or what another one refuses."""
+        return (*self.dead_letter_sinks, *self._refusing)
 
     def fields(self, sink: Sink) -> StructType:
         """The columns of a sink's DataFrame."""
-        return next(frame.schema for outputs, frame in self._frames if sink.name in outputs)
+        return self._seen_by(sink).schema
+
+    def _seen_by(self, sink: Sink) -> DataFrame:
+        """What a sink's columns are made of: of what is refused with the reason, which stands here for any."""
+        frame = next(frame for outputs, frame in self._frames if sink.name in outputs)
+        return frame.select(F.lit("").alias(REASON), "*") if sink in self._refusing else frame
 
     def hashed(self, sink: Sink) -> list[StructField]:
         """The columns of a sink that the digest of its rows is made of, behind the sink's destination, in order."""
-        index = self.sinks.index(sink)
-        frame = next(frame for outputs, frame in self._frames if sink.name in outputs)
-        return self._fields(index, frame, self._columns(sink, frame.schema))
+        return self._fields(self.sinks.index(sink))
 
     def leaves(self) -> list[Leaf]:
         """The streaming sources, in the order of the lines of Spark's ``offsets/N``."""
@@ -183,35 +215,69 @@ class Outputs:
     def _encode(self, frame: DataFrame, indexes: Sequence[int]) -> DataFrame:
         # Flat, and in two steps: Spark makes one projection of both, and hands the fields of a struct to Arrow one
         # object at a time.
-        columns = {i: self._columns(self.sinks[i], frame.schema) for i in indexes}
-        fields = {i: self._fields(i, frame, columns[i]) for i in indexes}
+        fields = {i: self._fields(i) for i in indexes}
         # What is read back of a table are the output's own fields, and they are there in this step only.
         own = [i for i in indexes if self.keyed and self.sinks[i].keeps_fields]
-        told = [sha256_of([(column_named(f.name), f.dataType) for f in frame.schema.fields]) for _ in own]
-        late = indexes if id(frame) in self._late else ()
         rows = self._late.get(id(frame), frame)
-        rows = rows.select(*(column for i in indexes for column in columns[i]), *told, *(LATE for _ in late))
-        names = [output_column(i, field.name) for i in indexes for field in fields[i]]
-        rows = rows.toDF(*names, *(output_column(i, SHA256) for i in own), *(output_column(i, LATE) for i in late))
-        digests = [_digest(i, fields[i], self.sinks[i].destination) for i in indexes]
+        made = [column_named(LATE).alias(output_column(i, LATE)) for i in indexes if id(frame) in self._late]
+        for i in indexes:
+            sink, also = self.sinks[i], i in own
+            if sink in self._refusing:
+                rows = self._with_refused(rows, frame.schema, i, also=also)
+                made += map(column_named, [c for c in rows.columns if c.startswith(output_column(i, ""))])
+                continue
+            columns = self._columns(sink)
+            names = [output_column(i, field.name) for field in fields[i]]
+            made += [column.alias(name) for column, name in zip(columns, names, strict=True)]
+            made += [_of_fields(frame.schema).alias(output_column(i, SHA256))] if also else []
+        rows = rows.select(*made)
         others = [i for i in indexes if self.keyed and i not in own]
-        return rows.select("*", *digests, *(_sha256(i, fields[i], self.sinks[i].destination) for i in others))
+        digests = [self._where_taken(i, _digest(i, fields[i], self.sinks[i].destination)) for i in indexes]
+        rows = rows.select("*", *digests, *(_sha256(i, fields[i], self.sinks[i].destination) for i in others))
+        return rows.drop(*(output_column(i, _REFUSED) for i in indexes if self.sinks[i] in self._refusing))
 
-    def _columns(self, sink: Sink, schema: StructType) -> list[Column]:
+    def _with_refused(self, rows: DataFrame, fields: StructType, i: int, *, also: bool) -> DataFrame:
+        """Rows with the columns of a sink for refused ones, null where a row is not refused; and why it is."""
+        refusing = self._refusing[self.sinks[i]]
+        why = output_column(i, _REFUSED)
+        rows = rows.withColumn(why, refusing.refused(fields, self._limits_of(refusing)))
+        is_refused, before = column_named(why).isNotNull(), rows.columns
+        seen = rows.withColumn(REASON, column_named(why))
+        names = [output_column(i, field.name) for field in self._fields(i)]
+        made = [
+            F.when(is_refused, column).alias(name)
+            for column, name in zip(self._columns(self.sinks[i]), names, strict=True)
+        ]
+        made += [_of_fields(self.fields(self.sinks[i])).alias(output_column(i, SHA256))] if also else []
+        return seen.select(*map(column_named, before), *made)
+
+    def _where_taken(self, i: int, digest: Column) -> Column:
+        """A row's digest where it is for a sink: what the sink refuses is for the one that is named for that."""
+        sink, name = self.sinks[i], output_column(i, DIGEST)
+        if sink in self._refusing:
+            return F.when(column_named(output_column(i, _REFUSED)).isNotNull(), digest).alias(name)
+        if sink.on_refused is None:
+            return digest.alias(name)
+        return F.when(column_named(output_column(self.sinks.index(sink.on_refused), _REFUSED)).isNull(), digest).alias(
+            name
+        )
+
+    def _columns(self, sink: Sink) -> list[Column]:
         """What a sink writes, asked once: a format may have asked a registry."""
         if sink.name not in self._written:
-            self._written[sink.name] = self._made_by(sink, schema)
+            schema = self.fields(sink)
+            letters = sink in self.dead_letter_sinks
+            self._written[sink.name] = sink.dead_letter_columns(schema) if letters else sink.columns(schema)
         return self._written[sink.name]
 
-    def _made_by(self, sink: Sink, schema: StructType) -> list[Column]:
-        return sink.dead_letter_columns(schema) if sink in self.dead_letter_sinks else sink.columns(schema)
-
-    def _fields(self, index: int, frame: DataFrame, columns: Sequence[Column]) -> list[StructField]:
+    def _fields(self, index: int) -> list[StructField]:
+        sink = self.sinks[index]
+        frame = self._seen_by(sink)
         try:
-            return frame.select(*columns).schema.fields
+            return frame.select(*self._columns(sink)).schema.fields
         except AnalysisException as error:
             raise ConfigurationError(
-                f"sink {self.sinks[index].name} cannot write its output: {str(error).splitlines()[0]}",
+                f"sink {sink.name} cannot write its output: {str(error).splitlines()[0]}",
                 cause=f"the output has {', '.join(f'{name} {kind}' for name, kind in frame.dtypes)}",
                 action="give each column a name of its own (of which Spark ignores the case), and a type that the sink "
                 "takes for what it is named for",
@@ -228,6 +294,33 @@ def _dead_letters(frames: Iterable[DataFrame], connectors: Sequence[Connector]) 
         for source in distinct.values()
         if source.dead_letter is not None and (frame := source.dead_letters()) is not None
     ]
+
+
+def _require_own(refusing: Mapping[Sink, Sink], by_sink: Mapping[Sink, DataFrame], letters: Sequence[Sink]) -> None:
+    """Refuse what would mix refused rows with others, or refuse them again."""
+    others = [*by_sink, *letters]
+    wrong = [
+        (sink, f"dead letters go to it, and on_refused is {sink.on_refused.name}")
+        for sink in letters
+        if sink.on_refused
+    ]
+    for refused, sink in refusing.items():
+        shared = [each.name for each in others if each is not sink and each.on_refused is refused]
+        if refused in others or shared:
+            wrong.append((refused, f"it gets what sink {sink.name} refuses, and other rows as well"))
+        if refused.on_refused is not None:
+            wrong.append((refused, f"it gets what sink {sink.name} refuses, and has on_refused itself"))
+        if REASON in map(str.lower, by_sink[sink].columns):
+            wrong.append((sink, f"its output has a column {REASON}, which its refused rows have before their own"))
+    for sink, why in wrong:
+        raise ConfigurationError(
+            f"refused rows cannot be written: of sink {sink.name}, {why}",
+            harmless="always: nothing was started or changed",
+            cause="on_refused= of a sink",
+            action="give the refused rows of each sink a sink of their own, which takes every row; and call no column "
+            f"of the output {REASON}",
+            sink=sink.name,
+        )
 
 
 def _require_apart(dead_letters: Sequence[tuple[Sink, Source, DataFrame]], by_sink: Mapping[Sink, DataFrame]) -> None:
@@ -259,7 +352,12 @@ def _digest(i: int, fields: Sequence[StructField], destination: str) -> Column:
         value = column_named(output_column(i, field.name))
         nested = isinstance(field.dataType, ArrayType | MapType | StructType)
         hashed += [F.to_json(value) if nested else value, value.isNull()]
-    return F.xxhash64(*hashed).alias(output_column(i, DIGEST))
+    return F.xxhash64(*hashed)
+
+
+def _of_fields(schema: StructType) -> Column:
+    """SHA-256 of an output's own fields, as a reader of a table gets them."""
+    return sha256_of([(column_named(field.name), field.dataType) for field in schema.fields])
 
 
 def _sha256(i: int, fields: Sequence[StructField], destination: str) -> Column:

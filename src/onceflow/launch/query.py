@@ -22,6 +22,7 @@ from onceflow.execution.source_check import Sources
 from onceflow.findings import Checks
 from onceflow.formats.schemas import asking
 from onceflow.launch.request import StartRequest, place_of
+from onceflow.launch.row_limits import RowLimits
 from onceflow.launch.starting import Starting
 from onceflow.options.auditing import Auditing
 from onceflow.spark.authentication import authenticates, require_authenticated, secret_options
@@ -55,7 +56,9 @@ def put_together(starting: Starting) -> None:
     starting.auditing, request = Auditing.from_environment(), starting.request
     keyed = starting.auditing.key is not None
     with asking(starting.schemas):
-        outputs = outputs_of(starting.session, starting.result, starting.to, request, keyed=keyed)
+        outputs = outputs_of(
+            starting.session, starting.result, starting.to, request, keyed=keyed, limits=starting.row_limits
+        )
     starting.outputs = outputs
     starting.where = spark_path(starting.session, starting.place.checkpoint)
     starting.ends_when_idle = never_caught_up(outputs, request)
@@ -72,7 +75,14 @@ def try_interpreters(starting: Starting) -> None:
         try_out(starting.session, interpreter)
 
 
-def outputs_for(result: object, sinks: Sequence[Sink], request: StartRequest, *, keyed: bool = False) -> Outputs:
+def outputs_for(
+    result: object,
+    sinks: Sequence[Sink],
+    request: StartRequest,
+    *,
+    keyed: bool = False,
+    limits: RowLimits | None = None,
+) -> Outputs:
     """The outputs of what a stream function returned, without windows of which a part was left behind.
 
     Args:
@@ -80,14 +90,17 @@ def outputs_for(result: object, sinks: Sequence[Sink], request: StartRequest, *,
         sinks: The sinks that get the rows of one DataFrame.
         request: The rest.
         keyed: As ``Outputs`` takes it.
+        limits: What sinks take of a row; None: what was kept of that, since decided epochs are run again.
 
     Raises:
         ConfigurationError: As of ``Outputs``; or windows cannot be held back.
     """
-    layout = place_of(request).journal.history()[0].layout
+    place = place_of(request)
+    limits_of = (limits or RowLimits(place, again=True)).of
+    layout = place.journal.history()[0].layout
     cut = None if layout is None else layout.cut
     if cut is None:
-        return Outputs(result, sinks, request.connectors, request.output_mode, keyed=keyed)
+        return Outputs(result, sinks, request.connectors, request.output_mode, keyed=keyed, limits_of=limits_of)
     given = result.values() if isinstance(result, Mapping) else [result]
     # Outputs of one frame stay outputs of one: they share its positions.
     held = {id(frame): hold_back(frame, cut) for frame in given if isinstance(frame, DataFrame)}
@@ -97,7 +110,7 @@ def outputs_for(result: object, sinks: Sequence[Sink], request: StartRequest, *,
         return held[id(frame)].frame if id(frame) in held else frame
 
     now = {sink: whole(frame) for sink, frame in result.items()} if isinstance(result, Mapping) else whole(result)
-    return Outputs(now, sinks, request.connectors, request.output_mode, keyed=keyed)
+    return Outputs(now, sinks, request.connectors, request.output_mode, keyed=keyed, limits_of=limits_of)
 
 
 def _require_whole(request: StartRequest, held: Collection[HeldBack]) -> None:
@@ -130,7 +143,13 @@ def _require_whole(request: StartRequest, held: Collection[HeldBack]) -> None:
 
 
 def outputs_of(
-    session: SparkSession, result: object, sinks: Sequence[Sink], request: StartRequest, *, keyed: bool
+    session: SparkSession,
+    result: object,
+    sinks: Sequence[Sink],
+    request: StartRequest,
+    *,
+    keyed: bool,
+    limits: RowLimits,
 ) -> Outputs:
     """The outputs as one query that Spark can run, in a session that is set up for it.
 
@@ -140,11 +159,12 @@ def outputs_of(
         sinks: The sinks that get the rows of one DataFrame.
         request: The rest.
         keyed: As ``Outputs`` takes it.
+        limits: What sinks take of a row.
 
     Raises:
         OnceflowError: It cannot run, and why.
     """
-    outputs = outputs_for(result, sinks, request, keyed=keyed)
+    outputs = outputs_for(result, sinks, request, keyed=keyed, limits=limits)
     settle_guarantees(outputs.sinks, request.checkpointing)
     again = any(map(must_come_again, outputs.sinks))
     require_runnable(outputs.query, request.output_mode, read_again=again, fixed_tables=request.fixed_tables)

@@ -81,6 +81,7 @@ def settle(starting: Starting) -> None:
         starting.reads,
     )
     starting.schemas.keep()
+    starting.row_limits.keep()
     starting.progress = Progress(
         request.name,
         driver.reports,
@@ -106,7 +107,7 @@ def settle(starting: Starting) -> None:
         together=outputs.together,
         metadata=place.checkpoint.metadata,
         key=starting.auditing.key,
-        late=outputs.late,
+        of_epoch=outputs.of_epoch,
     )
     _audit(place, request, outputs, starting.auditing)
     driver.settle(runner, reads, cuts=request.limits)

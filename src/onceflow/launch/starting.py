@@ -22,6 +22,7 @@ from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
 from onceflow.launch.phases import Phases
 from onceflow.launch.request import StartRequest, place_of
+from onceflow.launch.row_limits import RowLimits
 from onceflow.launch.schemas import StartSchemas
 from onceflow.launch.systems import Systems
 from onceflow.options.auditing import Auditing
@@ -50,6 +51,7 @@ class Starting:
     Attributes:
         place: The checkpoint.
         schemas: Those that its formats ask for.
+        row_limits: What its sinks take of a row.
         has_finished: An undone epoch was taken over and committed by this start.
         systems: What was looked at without Spark.
         session: Spark's.
@@ -113,6 +115,7 @@ class Starting:
         self.means = means
         self.place = place_of(request, means)
         self.schemas = StartSchemas(self.place.schemas, request.wanted)
+        self.row_limits = RowLimits(self.place)
         self.has_finished = False
         self.systems = Systems()
         self.opened = ExitStack()

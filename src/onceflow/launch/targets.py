@@ -53,4 +53,4 @@ def _connect(starting: Starting) -> None:
     starting.connections = connections = connected(outputs.sinks, systems.connect)
     for connection in connections.values():
         starting.opened.callback(connection.close)
-    reads.require_not_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
+    reads.require_not_read({sink: connections[sink.name].system_id for sink in outputs.side_sinks})

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.launch.query import outputs_for, require_runnable
 from onceflow.launch.request import StartRequest
 from onceflow.rerun.lost_epochs import Recomputed
+from onceflow.spark.internals import executed_plan, query_of
 from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.session import pin, spark_path
 from onceflow.twophase.participants import TaskReport, parts_of, totals
@@ -174,7 +176,8 @@ def _run(
     def take(batch: DataFrame, number: int) -> None:
         if number != epoch:
             raise _EnoughError  # Spark would go on with what came since, and keep state of it
-        found.append([TaskReport.loads(row[0]) for row in batch.mapInArrow(task, RESULT_SCHEMA).collect()])
+        rows = outputs.of_epoch(batch, partial(executed_plan, session, query_of(batch)))
+        found.append([TaskReport.loads(row[0]) for row in rows.mapInArrow(task, RESULT_SCHEMA).collect()])
 
     checkpoint = SparkCheckpoint.at(folder)
     query = (

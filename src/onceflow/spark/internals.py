@@ -410,6 +410,11 @@ def partition_count(frame: DataFrame) -> int:
     return int(frame._jdf.queryExecution().toRdd().getNumPartitions())  # noqa: SLF001
 
 
+def query_of(rows: DataFrame) -> str:
+    """The id of the query that runs an epoch in this thread."""
+    return str(rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+
+
 def executed_plan(session: Any, query_id: str) -> Any:
     """Spark's physical plan of the epoch in work.
 

@@ -17,7 +17,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from onceflow.spark.internals import elements, executed_plan, java
+from onceflow.spark.internals import elements, executed_plan, java, query_of
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,7 @@ def with_known_ends(session: SparkSession, run: Run) -> Run:
         if not looked:
             looked = True
             try:
-                query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-                _look(session, executed_plan(session, str(query_id)))
+                _look(session, executed_plan(session, query_of(batch)))
             except Exception:  # Spark's private classes: most connectors need nothing of it
                 log.debug("whether the sources know their ends could not be told", exc_info=True)
         run(batch, number)

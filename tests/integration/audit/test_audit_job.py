@@ -10,26 +10,12 @@ import sys
 import pytest
 
 from onceflow.audit.tables import hash_rows
-from tests.support.harness import JOBS, Pipeline, rows_of, wait_until
+from tests.support.harness import JOBS, Pipeline, audited, rows_of, wait_until
 from tests.support.xx64 import fitting, xx64
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 RECORDS = 6_000
-
-
-def audited(pipeline, *options, file=None, environment=None):
-    """What the command says: its exit code, and its report."""
-    file = file or JOBS / f"{pipeline.job}_job.py"
-    ran = subprocess.run(
-        [sys.executable, "-m", "onceflow", "audit", str(file), "--output", "json", *options],
-        env=os.environ | pipeline.settings() | (environment or {}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.stdout, ran.stderr
-    return ran.returncode, json.loads(ran.stdout.splitlines()[-1])
 
 
 def forge(database, checkpoint, which):

@@ -35,7 +35,7 @@ SHAPES = {
     "sliding": lambda rows: rows.groupBy("who", F.window("at", "10 seconds", "5 seconds")).count(),
     "session": lambda rows: rows.groupBy(F.session_window("at", "3 seconds"), "who").count(),
     "instants": lambda rows: rows.groupBy("at").count(),
-    "distinct": lambda rows: rows.dropDuplicates(["who", "at"]),
+    "distinct": lambda rows: rows.dropDuplicates(["who", "at"]).select("who", "s"),
     "within": lambda rows: rows.dropDuplicatesWithinWatermark(["who"]),
 }
 

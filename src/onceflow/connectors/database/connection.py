@@ -24,6 +24,7 @@ from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.introspection import column_types, is_given, never_left_out, required_columns
 from onceflow.connectors.database.limits import Limit, limits
 from onceflow.connectors.database.refusals import by_pooler
+from onceflow.connectors.database.staged import in_words
 from onceflow.connectors.database.statements import quoted
 from onceflow.connectors.database.system import Needed
 from onceflow.connectors.database.target import Target
@@ -71,6 +72,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         self._own = own.tables(sink.schema)
         self._engine = engine_of(sink.url, lasting=True)
         self._database = database_of(self._engine)
+        self._where = sink.url.render_as_string(hide_password=True)
         self._schema = sink.table_schema
         self._written: Sequence[str] = ()
         self._target: Target | None = None
@@ -166,7 +168,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                         "is staged for it or written again: %s",
                         self._sink.name,
                         self._sink.destination,
-                        _in_words(waiting),
+                        in_words(waiting),
                     )
                 self._create(fields)
                 found = self._found()
@@ -177,8 +179,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             self._compare(fields, found)
             with self._engine.begin() as connection:
                 required = required_columns(connection, self._sink.table_schema, self._sink.table)
-            written_columns = {name: found[name] for name in fields.names}
-            self._limits = limits(written_columns, required, self._database)
+            self._limits = limits({name: found[name] for name in fields.names}, required, self._database)
             target = self._target_of(fields.names, staged)
             table = own.staging_table(staged, self._sink.schema, self._types(target, found))
             table.create(self._engine, checkfirst=True)
@@ -280,7 +281,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                 action="create it, correct the name, or pass create_table=True",
             )
         return ConfigurationError(
-            f"{where}, and what is prepared for it waits: {_in_words(waiting)}",
+            f"{where}, and what is prepared for it waits: {in_words(waiting)}",
             harmless="for other sinks: what is visible there stays; nothing was started",
             cause=f"the table was dropped or renamed, in {self._sink.url.database}",
             action="put it back, or create an empty one: then these rows are written to it. If there will be none "
@@ -572,10 +573,6 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         if not self._given:
             self._engine.dispose()
 
-    @property
-    def _where(self) -> str:
-        return self._sink.url.render_as_string(hide_password=True)
-
     @contextmanager
     def _translating(self, what: str, needed: Callable[[], Sequence[Needed]] | None = None) -> Iterator[None]:
         """Tell of what the database refuses inside; of rights by name, of these or else of all that are known here."""
@@ -591,7 +588,3 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         there = set(inspect(self._engine).get_table_names(schema=sink.schema))
         making = any(table.name not in there for table in self._own.all)
         return [*rights.of_own(self._own, making=making), *rights.of_target(target, sink.schema)]
-
-
-def _in_words(waiting: list[tuple[int, int]]) -> str:
-    return ", ".join(f"{rows} rows of epoch {epoch}" for epoch, rows in waiting)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, Engine, inspect
 
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import database_of
@@ -29,6 +29,16 @@ def required_columns(connection: Connection, schema: str | None, table: str) -> 
     columns = inspect(connection).get_columns(table, schema=schema)
     found = {c["name"] for c in columns if not c["nullable"]}
     return found | database_of(connection).numbered(connection, schema, table, columns)
+
+
+def columns_of(engine: Engine, schema: str | None, table: str) -> tuple[dict[str, ReflectedColumn], set[str]]:
+    """A table's columns, and which of them take no null; none where it is not there."""
+    with engine.begin() as connection:
+        found = database_of(connection).schema_of(connection, schema, table)
+        if not inspect(connection).has_table(table, schema=found):
+            return {}, set()
+        columns = {c["name"]: c for c in inspect(connection).get_columns(table, schema=found)}
+        return columns, required_columns(connection, found, table)
 
 
 def trouble(connection: Connection, target: Target) -> str | None:

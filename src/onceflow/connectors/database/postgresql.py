@@ -75,6 +75,7 @@ class PostgreSql(Database):
     )
     json_takes_nul = False
     blurring = MappingProxyType({**Database.blurring, postgresql.CITEXT: "citext takes letters of both cases for one"})
+    refuses_nul = True
     takes_nan = takes_infinity = True
     ends_idle = True
     takes_back_tables = holds_by_merge = True

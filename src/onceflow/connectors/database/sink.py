@@ -7,8 +7,8 @@ Must not know: the journal, how epochs run. A description, in which nothing is o
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.types import BooleanType, StructType
 
@@ -24,6 +24,7 @@ from onceflow.connectors.database.columns import (
 )
 from onceflow.connectors.fields import without
 from onceflow.errors import ConfigurationError
+from onceflow.formats.contract import column_named
 from onceflow.options.arguments import checked
 from onceflow.twophase.names import SINK_NAME
 
@@ -60,6 +61,8 @@ class DatabaseSink(Sink):
         schema_changes: ``"add"``: a start adds the output's columns that the table does not have, null in the rows that
             are there; never those of the key. ``"refuse"``: a start says which they are, and what adds them.
         name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The table by default.
+        on_refused: A sink for rows that the table's columns do not take, by their type, length or null, with a column
+            ``reason`` before their own; in the same epoch and decision. None: one such row stops the job.
 
     Raises:
         RefusedSettingError: The URL has a parameter that is not taken.
@@ -82,6 +85,7 @@ class DatabaseSink(Sink):
         create_table: bool = False,
         schema_changes: Literal["refuse", "add"] = "refuse",
         name: str | None = None,
+        on_refused: Sink | None = None,
     ) -> None:
         self.url = _taken(url)
         parts = table.split(".")
@@ -97,6 +101,7 @@ class DatabaseSink(Sink):
         self.delete_when = delete_when
         self.sequence_by = sequence_by
         self.create_table = create_table
+        self.on_refused = on_refused
         self.adds_columns = schema_changes == "add"
         self.name = table if name is None else name
         self.destination = ".".join(part for part in (self.table_schema, self.table) if part)
@@ -176,6 +181,36 @@ class DatabaseSink(Sink):
         if self.sequence_by is not None:
             rows += sequenced(fields[self.sequence_by], self._database)
         return [*rows, hashed(fields.fields).alias("onceflow_hash")]
+
+    def row_limits(self) -> Mapping[str, Any]:
+        """What the table's columns take, by their names; nothing where the table is not there yet."""
+        from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - the driver alone needs it
+
+        from onceflow.connectors.database.introspection import columns_of  # noqa: PLC0415 - as above
+        from onceflow.connectors.database.refusals import translated  # noqa: PLC0415 - as above
+        from onceflow.connectors.database.refused_rows import limits_of  # noqa: PLC0415 - as above
+        from onceflow.connectors.database.urls import database_of, engine_of  # noqa: PLC0415 - as above
+
+        engine = engine_of(self.url, lasting=False)
+        try:
+            return limits_of(*columns_of(engine, self.table_schema, self.table), database_of(engine))
+        except DBAPIError as error:
+            raise translated(error, f"sink {self.name}: the database", f"tell of table {self.destination}") from None
+        finally:
+            engine.dispose()
+
+    def refused(self, fields: StructType, limits: Mapping[str, Any]) -> Column:
+        """Why the table does not take a row, by a column's name; null where it does.
+
+        Args:
+            fields: The output's columns, with their types.
+            limits: As of ``row_limits``.
+        """
+        from onceflow.connectors.database.refused_rows import reason  # noqa: PLC0415 - it imports SQLAlchemy
+
+        written = without(fields, self.delete_when, self.sequence_by).fields
+        deletes = None if self.delete_when is None else column_named(self.delete_when)
+        return reason(written, limits, self.key, self._database, deletes)
 
     def dead_letter_columns(self, fields: StructType) -> list[Column]:
         """Each column, in a form that the database takes whatever a record has."""

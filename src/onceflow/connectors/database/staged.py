@@ -5,6 +5,7 @@ Must not know: tables, connections, how anything is committed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,3 +77,8 @@ class Staged(StagedEpoch[Attempt, StagedSeal]):
     def hash(self) -> int:
         """The sum of all rows' hashes."""
         return sum(a.hash for a in self.attempts) & HASH_MASK
+
+
+def in_words(waiting: Iterable[tuple[int, int]]) -> str:
+    """How many rows of which epochs are staged, in words."""
+    return ", ".join(f"{rows} rows of epoch {epoch}" for epoch, rows in waiting)

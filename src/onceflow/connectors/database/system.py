@@ -100,8 +100,9 @@ class Database(ABC):
         parameters: Of a URL, those that are taken: only what says where and as whom. Others read files, run statements
             or code (service, passfile, options, read_default_file, init_command, local_infile, uri), or loosen what the
             commit rests on.
-        times: From which second to before which a dead letter's time is written; any other is null.
+        times: From which second to before which a time has a form; a dead letter with any other has null there.
         json_takes_nul: Whether a text within JSON may have NUL in it.
+        refuses_nul: Whether a text may not have NUL in it.
         takes_nan, takes_infinity: Whether a column of floats does.
         cuts_off: Whether blanks are cut off in silence behind the letters of a text that a column takes.
         octets: Types of texts without a length, that take so many bytes.
@@ -123,6 +124,7 @@ class Database(ABC):
     parameters: frozenset[str] = frozenset()
     times = (FIRST_S, END_S)
     json_takes_nul = True
+    refuses_nul = False
     takes_nan: bool
     takes_infinity: bool
     cuts_off = True

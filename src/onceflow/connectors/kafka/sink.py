@@ -129,6 +129,9 @@ class KafkaSink(Sink):
             the most that the broker allows (``transaction.max.timeout.ms``). A job that is down for longer
             finds its decided transactions expired.
         create_topic: Make the topic like this if it does not exist; None refuses to start.
+        on_refused: A sink for rows that the topic does not take: larger than it takes a record, in a partition that is
+            not there, of 1970-01-01T00:00:00Z, or without a key where it is compacted; with a column ``reason`` before
+            their own, in the same epoch and decision. Not beside ``topic_column``. None: one such row stops the job.
         producer: More librdkafka settings, for example ``{"compression.type": "zstd"}``. Without
             ``message.max.bytes`` a record may be as large as the topic's ``max.message.bytes`` says at the start, and
             with ``topic_column`` as large as the brokers' default for all topics, if that is more.
@@ -157,6 +160,7 @@ class KafkaSink(Sink):
         guarantee: Guarantee | str | None = None,
         transaction_timeout: str | float | None = None,
         create_topic: NewTopic | None = None,
+        on_refused: Sink | None = None,
         producer: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.cluster = cluster
@@ -176,12 +180,19 @@ class KafkaSink(Sink):
         self._partition, self.topic_column = partition, topic_column
         self.timeout_ms = None if transaction_timeout is None else duration_ms(transaction_timeout)
         self.create_topic = create_topic
+        self.on_refused = on_refused
         self.producer = _checked(producer)
         if not is_topic_name(topic):
             raise ConfigurationError(
                 f"KafkaSink cannot write to a topic {topic!r}",
                 cause="Kafka's names of topics: letters, digits, '.', '_' and '-', at most 249, and not '.' or '..'",
                 action="name the topic that is meant",
+            )
+        if on_refused is not None and topic_column is not None:
+            raise ConfigurationError(
+                f"KafkaSink to {topic} cannot tell which rows topics do not take that rows name themselves",
+                cause="it is given on_refused= and topic_column=",
+                action="leave one of them away",
             )
         if not isinstance(self.name, str) or SINK_NAME.fullmatch(self.name) is None:
             raise ConfigurationError(
@@ -234,6 +245,9 @@ class KafkaSink(Sink):
 
     def columns(self, fields: StructType) -> list[Column]:
         """Those columns of ``writer.COLUMNS`` that this sink has a use for, from the output's."""
+        return [column.alias(name) for name, column in self._record(fields).items()]
+
+    def _record(self, fields: StructType) -> dict[str, Column]:
         from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
         self._require_named(fields)
@@ -248,22 +262,39 @@ class KafkaSink(Sink):
                 action="select the column in the stream function, or name another one at the sink",
             )
 
-        columns = [self._value.encode([fields[name] for name in value], self._part("value")).alias("value")]
+        columns = {"value": self._value.encode([fields[name] for name in value], self._part("value"))}
         if self._key:
             key = [fields[name] for name in self._key]
-            columns.append(self._key_format.encode(key, self._part("key")).alias("key"))
+            columns["key"] = self._key_format.encode(key, self._part("key"))
         if self._partition is not None:
-            columns.append(column_named(self._partition).cast("int").alias("partition"))
+            columns["partition"] = column_named(self._partition).cast("int")
         if self.topic_column is not None:
-            columns.append(column_named(self.topic_column).cast("string").alias("topic"))
+            columns["topic"] = column_named(self.topic_column).cast("string")
         if self._headers is not None:
-            columns.append(_headers(column_named(self._headers), fields[self._headers].dataType).alias("headers"))
+            columns["headers"] = _headers(column_named(self._headers), fields[self._headers].dataType)
         if self.timestamp is not None:
-            columns.append(F.unix_millis(column_named(self.timestamp).cast("timestamp")).alias("timestamp"))
+            columns["timestamp"] = F.unix_millis(column_named(self.timestamp).cast("timestamp"))
         return columns
 
     def _part(self, part: Literal["key", "value"]) -> PartOfRecord:
         return PartOfRecord((self.topic,), part)
+
+    def row_limits(self) -> Mapping[str, Any]:
+        """What the topic takes: ``bytes`` of a batch, how many ``partitions`` it has, whether a record is ``keyed``."""
+        from onceflow.connectors.kafka.sink_connection import row_limits  # noqa: PLC0415 - it knows this one
+
+        return row_limits(self)
+
+    def refused(self, fields: StructType, limits: Mapping[str, Any]) -> Column:
+        """Why the topic does not take a row; null where it does. It is measured as it is, where batches are compressed.
+
+        Args:
+            fields: The output's columns, with their types.
+            limits: As of ``row_limits``.
+        """
+        from onceflow.connectors.kafka.refused_rows import reason  # noqa: PLC0415
+
+        return reason(self._record(fields), limits)
 
     def dead_letter_columns(self, fields: StructType) -> list[Column]:
         """Key, value and headers as they were read, and behind those headers what is known of the record."""

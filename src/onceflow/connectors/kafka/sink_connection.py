@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Committer, Guarantee, SinkConnection
@@ -39,6 +40,12 @@ def connect(sink: KafkaSink) -> KafkaSinkConnection:
 def attach(sink: KafkaSink) -> KafkaSinkConnection:
     """Connect, and look how long transactions may live: what is lost of a decision is written again in new ones."""
     return _looked_at(sink, KafkaSinkConnection.look_at_timeout)
+
+
+def row_limits(sink: KafkaSink) -> Mapping[str, Any]:
+    """As of ``KafkaSink``."""
+    with closing(KafkaSinkConnection(sink, KafkaClient(sink.cluster))) as connection:
+        return connection.row_limits()
 
 
 def _looked_at(sink: KafkaSink, look: Callable[[KafkaSinkConnection], None]) -> KafkaSinkConnection:
@@ -121,6 +128,19 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
             if topic is not None:
                 found += examination.clock_of(client, expected.prefix, sink.name, sink.topic)
         return found
+
+    def row_limits(self) -> Mapping[str, Any]:
+        """As of ``KafkaSink``."""
+        client, new = self._open(), self._sink.create_topic
+        topic = client.topics([self._sink.topic]).get(self._sink.topic)
+        self.is_there = topic is not None
+        settings = self._settings(client)
+        self._topic_limits = self._limits(client, settings)
+        return {
+            "bytes": min(*self._topic_limits, self._sizes(self._sink.producer)["message.max.bytes"]),
+            "partitions": len(topic.leaders) if topic is not None else 0 if new is None else new.partitions,
+            "keyed": "compact" in settings.get("cleanup.policy", ""),
+        }
 
     def make_output(self, fields: StructType) -> None:  # noqa: ARG002 - the contract's signature
         """Make the topic where it was asked for, and check it."""
