@@ -30,7 +30,7 @@ from onceflow.execution.row_hash import sha256_of
 from onceflow.execution.task import DIGEST, LATE, PARTITION, SHA256, output_column
 from onceflow.formats.contract import column_named
 from onceflow.spark.kept import kept_of
-from onceflow.spark.late_rows import is_late, late_alone, watermark_ms, with_time
+from onceflow.spark.late_rows import drops_late, is_late, late_alone, watermark_ms, with_time
 from onceflow.spark.marks import one_mark
 from onceflow.spark.one_read import read_once
 from onceflow.spark.plan import Leaf, leaves_of, states_of
@@ -181,11 +181,14 @@ class Outputs:
 
     def _require_late(self, mode: str) -> None:
         """Refuse late rows where nothing is dropped."""
-        if not self._late or (self.states() and mode != "complete"):
+        if not self._late:
+            return
+        dropped = any(drops_late(frame) for _, frame in self._frames)
+        if dropped and mode != "complete":
             return
         raise ConfigurationError(
             "late rows are to be written, and no output of the job drops any"
-            + (f": output_mode is {mode!r}" if self.states() else ""),
+            + (f": output_mode is {mode!r}" if dropped else ""),
             harmless="always: nothing was started or changed",
             cause="late_rows(...) finds what an operator drops; only an output that comes of it makes Spark run that",
             action='return the stream that late_rows(...) was given as an output too, in mode "append" or "update"',

@@ -135,6 +135,12 @@ def _not_to_be_had(why: str, wanted: str) -> ConfigurationError:
     )
 
 
+def drops_late(frame: DataFrame) -> bool:
+    """Whether a stream has an operator whose late rows can be had."""
+    nodes = nodes_of(analyzed_plan(frame))
+    return any(kind_of(node) in _OPERATORS and node.isStreaming() and keeps_state(node) for node in nodes)
+
+
 def is_late(frame: DataFrame) -> bool:
     """Whether a stream comes of ``late_rows``."""
     return any(map(_is_refusal, nodes_of(analyzed_plan(frame))))
