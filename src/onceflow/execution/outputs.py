@@ -11,6 +11,7 @@ task's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -30,7 +31,7 @@ from onceflow.execution.row_hash import sha256_of
 from onceflow.execution.task import DIGEST, LATE, PARTITION, SHA256, output_column
 from onceflow.formats.contract import column_named
 from onceflow.spark.kept import kept_of
-from onceflow.spark.late_rows import drops_late, is_late, late_alone, watermark_ms, with_time
+from onceflow.spark.late_rows import drops, is_late, late_alone, watermark_ms, with_time
 from onceflow.spark.marks import one_mark
 from onceflow.spark.one_read import read_once
 from onceflow.spark.plan import Leaf, leaves_of, states_of
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 REASON = "reason"
 """The column that the rows which a sink refuses have before their own."""
+
+_TAKEN = re.compile(rf"{REASON}|output_\d+_.*|onceflow_.*", re.IGNORECASE)
 
 _REFUSED = "onceflow_refused"
 """Beside the columns of a sink for refused rows, until it is known which they are: why a row is refused, or null."""
@@ -181,18 +184,18 @@ class Outputs:
 
     def _require_late(self, mode: str) -> None:
         """Refuse late rows where nothing is dropped."""
-        if not self._late:
-            return
-        dropped = any(drops_late(frame) for _, frame in self._frames)
-        if dropped and mode != "complete":
-            return
-        raise ConfigurationError(
-            "late rows are to be written, and no output of the job drops any"
-            + (f": output_mode is {mode!r}" if dropped else ""),
-            harmless="always: nothing was started or changed",
-            cause="late_rows(...) finds what an operator drops; only an output that comes of it makes Spark run that",
-            action='return the stream that late_rows(...) was given as an output too, in mode "append" or "update"',
-        )
+        others = [frame for _, frame in self._frames if id(frame) not in self._late]
+        for names, late in self._frames:
+            if id(late) not in self._late or (mode != "complete" and any(drops(frame, late) for frame in others)):
+                continue
+            raise ConfigurationError(
+                f"late rows are to be written to {', '.join(names)}, and no output of the job drops them",
+                harmless="always: nothing was started or changed",
+                cause=f"output_mode is {mode!r}, in which nothing is dropped"
+                if mode == "complete"
+                else "late_rows(...) finds what an operator drops; an output that comes of it makes Spark run that",
+                action='return the stream that late_rows(...) was given as an output too, in mode "append" or "update"',
+            )
 
     def _encoded(self, mode: str) -> DataFrame:
         """One branch for each different frame: the columns of its own sinks, null for the others'."""
@@ -226,8 +229,9 @@ class Outputs:
         for i in indexes:
             sink, also = self.sinks[i], i in own
             if sink in self._refusing:
+                before = len(rows.columns)
                 rows = self._with_refused(rows, frame.schema, i, also=also)
-                made += map(column_named, [c for c in rows.columns if c.startswith(output_column(i, ""))])
+                made += map(column_named, rows.columns[before:])
                 continue
             columns = self._columns(sink)
             names = [output_column(i, field.name) for field in fields[i]]
@@ -313,15 +317,16 @@ def _require_own(refusing: Mapping[Sink, Sink], by_sink: Mapping[Sink, DataFrame
             wrong.append((refused, f"it gets what sink {sink.name} refuses, and other rows as well"))
         if refused.on_refused is not None:
             wrong.append((refused, f"it gets what sink {sink.name} refuses, and has on_refused itself"))
-        if REASON in map(str.lower, by_sink[sink].columns):
-            wrong.append((sink, f"its output has a column {REASON}, which its refused rows have before their own"))
+        taken = [name for name in by_sink[sink].columns if _TAKEN.fullmatch(name)]
+        if taken:
+            wrong.append((sink, f"its output has a column {', '.join(taken)}, which is a name of onceflow's there"))
     for sink, why in wrong:
         raise ConfigurationError(
             f"refused rows cannot be written: of sink {sink.name}, {why}",
             harmless="always: nothing was started or changed",
             cause="on_refused= of a sink",
-            action="give the refused rows of each sink a sink of their own, which takes every row; and call no column "
-            f"of the output {REASON}",
+            action="give the refused rows of each sink a sink of their own, which takes every row; and give such "
+            "a column of the output another name",
             sink=sink.name,
         )
 

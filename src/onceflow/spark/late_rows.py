@@ -23,7 +23,7 @@ from onceflow.options.arguments import checked
 from onceflow.spark.internals import analyzed_plan, column_of, elements, frame_of, with_children
 from onceflow.spark.one_read import Branch, is_plain
 from onceflow.spark.plan import keeps_state, kind_of, nodes_of
-from onceflow.spark.trees import standing_alone
+from onceflow.spark.trees import REFERENCE
 
 _MARK, _DELAY = "EventTimeWatermark", "spark.watermarkDelayMs"
 _UNTIL = "_onceflow_late_until"
@@ -55,7 +55,8 @@ def late_rows(frame: DataFrame) -> DataFrame:
 
     Args:
         frame: A stream in which one operator keeps state: an aggregation by windows or by an event time,
-            ``dropDuplicates`` or ``dropDuplicatesWithinWatermark``, behind ``withWatermark``.
+            ``dropDuplicates`` by columns of which one is the event time, or ``dropDuplicatesWithinWatermark``, behind
+            ``withWatermark``.
 
     Raises:
         ConfigurationError: Late rows of this stream cannot be had, and why.
@@ -70,10 +71,12 @@ def late_rows(frame: DataFrame) -> DataFrame:
         )
     (operator,) = operators
     (below,) = elements(operator.children())
+    if any(kind_of(node) == REFERENCE for node in nodes_of(below)):
+        raise _not_to_be_had("it reads a common table expression (WITH)", "a view, or a DataFrame, in its place")
     session = frame.sparkSession
     if kind_of(operator) == "Aggregate" and session.conf.get(_MERGED_BEFORE, "false") == "true":
         raise _not_to_be_had(f"{_MERGED_BEFORE} is true: sessions are put together before they are looked at", "false")
-    gets = frame_of(session, standing_alone(_without_marks(below), plan))
+    gets = frame_of(session, _without_marks(below))
     found = _event_time(operator, below)
     time = column_of(found)
     if kind_of(found.dataType()) == "StructType":
@@ -89,15 +92,19 @@ def _event_time(operator: Any, below: Any) -> Any:
     Raises:
         ConfigurationError: There is none, or Spark goes by something else as well.
     """
-    aggregates = kind_of(operator) == "Aggregate"
-    columns = elements(operator.groupingExpressions() if aggregates else below.output())
-    times = [each for each in columns if kind_of(each) == "AttributeReference" and each.metadata().contains(_DELAY)]
+    match kind_of(operator):
+        case "Aggregate":
+            columns, what = operator.groupingExpressions(), "it groups by"
+        case "Deduplicate":  # another time Spark takes out below it where nobody asks for it, and then drops nothing
+            columns, what = operator.keys(), "it knows rows by"
+        case _:
+            columns, what = below.output(), "it gets"
+    known = [each for each in elements(columns) if kind_of(each) == "AttributeReference"]
+    times = [each for each in known if each.metadata().contains(_DELAY)]
     if len(times) != 1:
         raise _not_to_be_had(
-            f"{len(times) or 'no'} columns that {'it groups by' if aggregates else 'it gets'} have a watermark",
-            "withWatermark before it, and "
-            + ("a window or the event time" if aggregates else "one event time")
-            + " in it",
+            f"{len(times) or 'no'} columns that {what} have a watermark",
+            "withWatermark before it, and one event time or one window of it among those columns",
         )
     if not all(_marks_above(below, marked=False)):
         raise _not_to_be_had("a stream that it reads has no watermark", "withWatermark on each stream")
@@ -135,10 +142,22 @@ def _not_to_be_had(why: str, wanted: str) -> ConfigurationError:
     )
 
 
-def drops_late(frame: DataFrame) -> bool:
-    """Whether a stream has an operator whose late rows can be had."""
-    nodes = nodes_of(analyzed_plan(frame))
-    return any(kind_of(node) in _OPERATORS and node.isStreaming() and keeps_state(node) for node in nodes)
+def drops(frame: DataFrame, late: DataFrame) -> bool:
+    """Whether a stream has the operator that drops these late rows: one that gets the same rows.
+
+    Args:
+        frame: A stream; what is held back of its windows does not count.
+        late: What comes of ``late_rows``.
+    """
+    refusal = next(node for node in nodes_of(analyzed_plan(late)) if _is_refusal(node))
+    gets = refusal.children().apply(0).children().apply(0)
+    for node in nodes_of(analyzed_plan(frame)):
+        if kind_of(node) in _OPERATORS and node.isStreaming() and keeps_state(node):
+            (below,) = elements(node.children())
+            held = list(elements(below.children())) if kind_of(below) == "Filter" else []
+            if any(_without_marks(each).sameResult(gets) for each in (below, *held)):
+                return True
+    return False
 
 
 def is_late(frame: DataFrame) -> bool:
@@ -162,12 +181,15 @@ def with_time(frame: DataFrame, name: str) -> DataFrame:
     """
     node, steps = analyzed_plan(frame), []
     while not _is_refusal(node):
+        if kind_of(node) == "SubqueryAlias":  # a name
+            node = node.children().apply(0)
+            continue
         if not is_plain(node):
             raise ConfigurationError(
                 f"late rows went through {node.nodeName()} before they reach their sink",
                 harmless="always: nothing was started or changed",
-                cause="what late_rows(...) gives may be selected from and filtered, by Spark's own functions: which "
-                "rows are late is known behind that",
+                cause="what late_rows(...) gives may be selected from and filtered, by Spark's own functions that "
+                "give the same for the same row: which rows are late is known behind that",
                 action="select and filter only; a second job can do more with what the first has written",
             )
         steps.append(node)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from onceflow.connectors.database.system import Database
 
 _DAY_S, _MICROS = 86_400, 1_000_000
-_UUID = r"^\{?([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}\}?$"
+_GROUPS = "([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}"
+_UUID = rf"\A({_GROUPS}|\{{{_GROUPS}\}})\z"
 _TEXTS = (spark.StringType, spark.CharType, spark.VarcharType)
 
 
@@ -88,6 +89,10 @@ def _troubles(
     elif isinstance(kind, spark.DateType):
         days = F.unix_date(value)
         yield (days < FIRST_S // _DAY_S) | (days >= END_S // _DAY_S), "has a date outside of the years 1 to 9999"
+    elif isinstance(kind, spark.TimestampNTZType):
+        earliest = F.expr("timestamp_ntz'0001-01-01 00:00:00'")
+        latest = F.expr("timestamp_ntz'9999-12-31 23:59:59.999999'")
+        yield (value < earliest) | (value > latest), "has a time outside of the years 1 to 9999"
     elif isinstance(kind, spark.TimestampType):
         micros, (first, end) = F.unix_micros(value), database.times
         yield (micros < first * _MICROS) | (micros >= end * _MICROS), "has a time that the database has no form for"

@@ -71,6 +71,9 @@ ODD = {
         "123e4567e89b12d3a456426614174000",
         "{123e4567-e89b-12d3-a456-426614174000}",
         "123e4567-e89b",
+        "{123e4567e89b12d3a456426614174000",
+        "123e4567e89b12d3a456426614174000}",
+        "123e4567e89b12d3a456426614174000\n",
     ],
     "day": [None, dt.date(1, 1, 1), dt.date(9999, 12, 31)],
     "at": [None, dt.datetime(1, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 12, 31, tzinfo=dt.UTC)],
@@ -174,22 +177,28 @@ def test_each_row_is_refused_that_the_sink_would_refuse_and_no_other(spark, worl
 def test_years_and_bytes_that_no_database_takes(spark, server):
     """Spark has them, and no Python value does: a text that is not UTF-8, and the years 0 and 10000."""
     server.execute(
-        "drop schema public cascade", "create schema public", "create table t (day date, at timestamptz, s text)"
+        "drop schema public cascade",
+        "create schema public",
+        "create table t (day date, at timestamptz, s text, plain timestamp)",
     )
     sink = DatabaseSink(server.url(), "t")
     limits = sink.row_limits()
     frame = spark.sql(
-        "select * from values (date_add(date'9999-12-31', 1), timestamp'2026-01-01', 'a'), "
+        "select *, timestamp_ntz'2026-01-01' as plain from values "
+        "(date_add(date'9999-12-31', 1), timestamp'2026-01-01', 'a'), "
         "(date'2026-01-01', timestamp_seconds(-62135596801), 'a'), "
         "(date'2026-01-01', timestamp'2026-01-01', cast(unhex('ff') as string)), "
         "(date'2026-01-01', timestamp'2026-01-01', 'a') as t(day, at, s)"
     )
+    plain = "timestamp_ntz'9999-12-31' + interval 2 day as plain"
+    frame = frame.union(frame.limit(1).selectExpr("date'2026-01-01' as day", "at", "s", plain))
     whys = [row.why for row in frame.select(sink.refused(frame.schema, limits).alias("why")).collect()]
     assert whys == [
         "column day has a date outside of the years 1 to 9999",
         "column at has a time that the database has no form for",
         "column s has a text that is not UTF-8",
         None,
+        "column plain has a time outside of the years 1 to 9999",
     ]
 
 
@@ -218,6 +227,7 @@ def test_sinks_that_would_mix_refused_rows_with_others_are_refused(spark):
         {sink("a", on_refused=aside): frame, sink("b", on_refused=aside): frame},
         {sink("a", on_refused=twice): frame},
         {sink("a", on_refused=aside): frame.withColumnRenamed("value", "Reason")},
+        {sink("a", on_refused=aside): frame.withColumnRenamed("value", "OUTPUT_1_value")},
     ):
         with pytest.raises(ConfigurationError, match="refused rows cannot be written"):
             Outputs(outputs, ())
