@@ -10,6 +10,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import BooleanType, StructType
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
@@ -210,7 +211,11 @@ class DatabaseSink(Sink):
 
         written = without(fields, self.delete_when, self.sequence_by).fields
         deletes = None if self.delete_when is None else column_named(self.delete_when)
-        return reason(written, limits, self.key, self._database, deletes)
+        why = reason(written, limits, self.key, self._database, deletes)
+        if self.sequence_by is None:
+            return why
+        unordered = F.lit(f"column {self.sequence_by} says which row is the newest, and is null")
+        return F.coalesce(why, F.when(column_named(self.sequence_by).isNull(), unordered))
 
     def dead_letter_columns(self, fields: StructType) -> list[Column]:
         """Each column, in a form that the database takes whatever a record has."""

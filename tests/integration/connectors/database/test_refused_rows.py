@@ -215,6 +215,20 @@ def test_of_a_delete_the_key_alone_counts(spark, server):
     assert whys == [None, *["column v takes no null, and is null"] * 2, "column k is part of the key, and is null"]
 
 
+def test_a_row_that_nothing_orders_is_refused(spark, server):
+    """Null says of no row that it is the newest: the sink would end the epoch by it."""
+    server.execute("drop schema public cascade", "create schema public", "create table t (k int unique, v text)")
+    sink = DatabaseSink(server.url(), "t", key="k", sequence_by="seq")
+    rows = [(1, "v", 1), (2, "v", None), (None, "v", None)]
+    frame = spark.createDataFrame(rows, "k int, v string, seq bigint")
+    told = frame.select(sink.refused(frame.schema, sink.row_limits()).alias("why")).collect()
+    assert [row.why for row in told] == [
+        None,
+        "column seq says which row is the newest, and is null",
+        "column k is part of the key, and is null",
+    ]
+
+
 def sink(name, **more):
     return DatabaseSink("sqlite:////nowhere/file.db", name, **more)
 
