@@ -20,7 +20,7 @@ from tests.support.harness import Pipeline, audited, read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-EPOCH, PER_EPOCH, ROWS = 3, 500, 4_000
+EPOCH, PER_EPOCH, ROWS = 2, 500, 2_500
 START, FAR = 1_767_225_600, 100_000  # seconds
 SHAPES = ("tumbling", "sliding", "session", "instants", "distinct", "within")
 TOPICS = ("LATE", "LATE_A", "COPY")
