@@ -261,13 +261,11 @@ class Outputs:
     def _where_taken(self, i: int, digest: Column) -> Column:
         """A row's digest where it is for a sink: what the sink refuses is for the one that is named for that."""
         sink, name = self.sinks[i], output_column(i, DIGEST)
-        if sink in self._refusing:
-            return F.when(column_named(output_column(i, _REFUSED)).isNotNull(), digest).alias(name)
-        if sink.on_refused is None:
+        aside = sink if sink in self._refusing else sink.on_refused
+        if aside is None:
             return digest.alias(name)
-        return F.when(column_named(output_column(self.sinks.index(sink.on_refused), _REFUSED)).isNull(), digest).alias(
-            name
-        )
+        why = column_named(output_column(self.sinks.index(aside), _REFUSED))
+        return F.when(why.isNotNull() if sink is aside else why.isNull(), digest).alias(name)
 
     def _columns(self, sink: Sink) -> list[Column]:
         """What a sink writes, asked once: a format may have asked a registry."""

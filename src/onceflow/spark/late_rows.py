@@ -21,11 +21,11 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 from onceflow.errors import ConfigurationError
 from onceflow.options.arguments import checked
 from onceflow.spark.internals import analyzed_plan, column_of, elements, frame_of, with_children
+from onceflow.spark.marks import DELAY, MARK, marks_of
 from onceflow.spark.one_read import Branch, is_plain
 from onceflow.spark.plan import keeps_state, kind_of, nodes_of
 from onceflow.spark.trees import REFERENCE
 
-_MARK, _DELAY = "EventTimeWatermark", "spark.watermarkDelayMs"
 _UNTIL = "_onceflow_late_until"
 _OPERATORS = {
     "Aggregate": "an aggregation by windows or event times",
@@ -100,13 +100,13 @@ def _event_time(operator: Any, below: Any) -> Any:
         case _:
             columns, what = below.output(), "it gets"
     known = [each for each in elements(columns) if kind_of(each) == "AttributeReference"]
-    times = [each for each in known if each.metadata().contains(_DELAY)]
+    times = [each for each in known if each.metadata().contains(DELAY)]
     if len(times) != 1:
         raise _not_to_be_had(
             f"{len(times) or 'no'} columns that {what} have a watermark",
             "withWatermark before it, and one event time or one window of it among those columns",
         )
-    if not all(_marks_above(below, marked=False)):
+    if None in marks_of(below, None):
         raise _not_to_be_had("a stream that it reads has no watermark", "withWatermark on each stream")
     kind = str(times[0].dataType().sql())
     if "TIMESTAMP_NTZ" in kind:
@@ -114,20 +114,10 @@ def _event_time(operator: Any, below: Any) -> Any:
     return times[0]
 
 
-def _marks_above(node: Any, *, marked: bool) -> Iterator[bool]:
-    """For each stream that is read, whether a watermark is above it."""
-    marked = marked or kind_of(node) == _MARK
-    children = list(elements(node.children()))
-    if not children and node.isStreaming():
-        yield marked
-    for child in children:
-        yield from _marks_above(child, marked=marked)
-
-
 def _without_marks(node: Any) -> Any:
     """A plan without its watermarks."""
     children = list(elements(node.children()))
-    if kind_of(node) == _MARK:
+    if kind_of(node) == MARK:
         return _without_marks(children[0])
     found = [_without_marks(child) for child in children]
     return node if all(a is b for a, b in zip(children, found, strict=True)) else with_children(node, found)

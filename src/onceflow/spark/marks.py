@@ -19,7 +19,7 @@ from onceflow.spark.trees import REFERENCE, PlanNode, all_of, told_plan, tree_of
 from onceflow.spark.words import SAY_NOTHING, Words, conjuncts, named, names_of
 from onceflow.twophase.layout import Watermark
 
-_MARK, _DELAY = "EventTimeWatermark", "spark.watermarkDelayMs"
+MARK, DELAY = "EventTimeWatermark", "spark.watermarkDelayMs"
 
 
 def one_mark(frame: DataFrame) -> Watermark | None:
@@ -30,28 +30,28 @@ def one_mark(frame: DataFrame) -> Watermark | None:
     """
     plan = analyzed_plan(frame)
     nodes = list(nodes_of(plan))
-    marks = {str(node.nodeId()): node for node in nodes if kind_of(node) == _MARK}
+    marks = {str(node.nodeId()): node for node in nodes if kind_of(node) == MARK}
     states = (node for node in nodes if node.isStreaming() and keeps_state(node))
-    if len(marks) != 1 or any(None in _by(node, None) for node in states):
+    if len(marks) != 1 or any(None in marks_of(node, None) for node in states):
         return None
     (mark,) = marks.values()
-    delays = [a.metadata().getLong(_DELAY) for a in elements(mark.output()) if a.metadata().contains(_DELAY)]
+    delays = [a.metadata().getLong(DELAY) for a in elements(mark.output()) if a.metadata().contains(DELAY)]
     with room_for_depth():
         runs = tree_of(Optimizer(frame.sparkSession).optimized(told_plan(plan)))
         words = Words(names_of(runs))
-        seen = {_seen(node, words) for node in all_of(runs) if node.kind == _MARK}
+        seen = {_seen(node, words) for node in all_of(runs) if node.kind == MARK}
     read = (f"of {each}" for each in sorted(read_below(mark)))
     return Watermark(int(max(delays)), (*read, *seen.pop())) if len(seen) == 1 else None
 
 
-def _by(node: Any, above: Any) -> Iterator[Any]:
-    """For each stream that is read, the watermark that it goes by first."""
+def marks_of(node: Any, above: Any) -> Iterator[Any]:
+    """For each stream that a plan reads, the watermark that it goes by first; what is given where it has none."""
     children = list(elements(node.children()))
-    below = node if kind_of(node) == _MARK else above
+    below = node if kind_of(node) == MARK else above
     if not children and node.isStreaming():
         yield below
     for child in children:
-        yield from _by(child, below)
+        yield from marks_of(child, below)
 
 
 def _seen(mark: PlanNode, words: Words) -> tuple[str, ...]:

@@ -8,32 +8,16 @@ from collections import Counter
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from onceflow.connectors.contract import Guarantee, Sink
 from onceflow.execution.outputs import DIGEST, Outputs, output_column
-from onceflow.formats.contract import column_named
 from onceflow.spark.internals import executed_plan, query_of
 from onceflow.spark.late_rows import late_rows
 from onceflow.spark.session import PINNED
 from tests.support import checkpoints
+from tests.support.rows import Rows
 
 pytestmark = pytest.mark.spark
 START, EPOCHS, EACH = 1_767_225_600, 6, 60
 SCHEMA = "who string, n int, s long"
-
-
-class Rows(Sink):
-    """A sink that takes all columns as they are."""
-
-    guarantee = Guarantee.EXACTLY_ONCE
-
-    def __init__(self, name):
-        self.name = self.destination = name
-
-    def connect(self):
-        raise NotImplementedError
-
-    def columns(self, fields):
-        return [column_named(name) for name in fields.names]
 
 
 def in_sql(rows, _other):

@@ -11,10 +11,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType
 
-from onceflow.connectors.contract import Guarantee, Sink
 from onceflow.execution import outputs
-from onceflow.formats.contract import column_named
 from onceflow.spark.one_read import Reads
+from tests.support.rows import Rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
@@ -24,21 +23,6 @@ SCHEMA = (
 )
 EACH = 20
 FILES = 3
-
-
-class Rows(Sink):
-    """A sink that takes all columns as they are."""
-
-    guarantee = Guarantee.EXACTLY_ONCE
-
-    def __init__(self, name):
-        self.name = self.destination = name
-
-    def connect(self):
-        raise NotImplementedError
-
-    def columns(self, fields):
-        return [column_named(name) for name in fields.names]
 
 
 @pytest.fixture(scope="module")

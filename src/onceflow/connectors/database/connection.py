@@ -21,7 +21,13 @@ from onceflow.connectors.contract import Committer, SinkConnection, WriterFactor
 from onceflow.connectors.database import added, marks, rights, sequence_table
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.committer import DatabaseCommitter
-from onceflow.connectors.database.introspection import column_types, is_given, never_left_out, required_columns
+from onceflow.connectors.database.introspection import (
+    column_types,
+    found_table,
+    is_given,
+    never_left_out,
+    required_columns,
+)
 from onceflow.connectors.database.limits import Limit, limits
 from onceflow.connectors.database.refusals import by_pooler
 from onceflow.connectors.database.staged import in_words
@@ -348,11 +354,8 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
     def _found(self) -> dict[str, ReflectedColumn]:
         """The target's columns, where it is found: from here on it is the one in that schema."""
         with self._engine.begin() as connection:
-            self._schema = self._database.schema_of(connection, self._sink.table_schema, self._sink.table)
-        looking = inspect(self._engine)
-        if not looking.has_table(self._sink.table, schema=self._schema):
-            return {}
-        return {c["name"]: c for c in looking.get_columns(self._sink.table, schema=self._schema)}
+            self._schema, found = found_table(connection, self._sink.table_schema, self._sink.table)
+        return found
 
     def _create(self, fields: StructType) -> None:
         key, database = self._sink.key, database_of(self._engine)  # as the server has said by now

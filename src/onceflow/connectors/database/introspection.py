@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy import Connection, inspect
 
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import database_of
@@ -31,14 +31,13 @@ def required_columns(connection: Connection, schema: str | None, table: str) -> 
     return found | database_of(connection).numbered(connection, schema, table, columns)
 
 
-def columns_of(engine: Engine, schema: str | None, table: str) -> tuple[dict[str, ReflectedColumn], set[str]]:
-    """A table's columns, and which of them take no null; none where it is not there."""
-    with engine.begin() as connection:
-        found = database_of(connection).schema_of(connection, schema, table)
-        if not inspect(connection).has_table(table, schema=found):
-            return {}, set()
-        columns = {c["name"]: c for c in inspect(connection).get_columns(table, schema=found)}
-        return columns, required_columns(connection, found, table)
+def found_table(
+    connection: Connection, schema: str | None, table: str
+) -> tuple[str | None, dict[str, ReflectedColumn]]:
+    """In which schema a table is found by its name, and its columns; none where it is not there."""
+    found, looking = database_of(connection).schema_of(connection, schema, table), inspect(connection)
+    there = looking.get_columns(table, schema=found) if looking.has_table(table, schema=found) else []
+    return found, {c["name"]: c for c in there}
 
 
 def trouble(connection: Connection, target: Target) -> str | None:

@@ -7,6 +7,7 @@ says the same of one row. What only the table can tell (a CHECK, a key that is t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
@@ -37,10 +38,7 @@ def limits_of(columns: Mapping[str, ReflectedColumn], required: set[str], databa
         required: Those that take no null.
         database: Which it is.
     """
-    found: dict[str, Any] = {
-        name: {"nulls": limit.nulls, "letters": limit.letters, "octets": limit.octets, "blanks": limit.blanks}
-        for name, limit in limits(columns, required, database).items()
-    }
+    found: dict[str, Any] = {name: asdict(limit) for name, limit in limits(columns, required, database).items()}
     for name, column in columns.items():
         if isinstance(column["type"], sql.Uuid):
             found[name] = found.get(name, {}) | {"uuid": True}

@@ -187,14 +187,17 @@ class DatabaseSink(Sink):
         """What the table's columns take, by their names; nothing where the table is not there yet."""
         from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - the driver alone needs it
 
-        from onceflow.connectors.database.introspection import columns_of  # noqa: PLC0415 - as above
+        from onceflow.connectors.database.introspection import found_table, required_columns  # noqa: PLC0415 - as above
         from onceflow.connectors.database.refusals import translated  # noqa: PLC0415 - as above
         from onceflow.connectors.database.refused_rows import limits_of  # noqa: PLC0415 - as above
         from onceflow.connectors.database.urls import database_of, engine_of  # noqa: PLC0415 - as above
 
         engine = engine_of(self.url, lasting=False)
         try:
-            return limits_of(*columns_of(engine, self.table_schema, self.table), database_of(engine))
+            with engine.begin() as connection:
+                schema, columns = found_table(connection, self.table_schema, self.table)
+                required = required_columns(connection, schema, self.table) if columns else set()
+                return limits_of(columns, required, database_of(connection))
         except DBAPIError as error:
             raise translated(error, f"sink {self.name}: the database", f"tell of table {self.destination}") from None
         finally:
