@@ -154,8 +154,8 @@ rooms: $(SETUP) ## Generate the page of rooms in docs/ from the first lines of t
 
 lock: $(SETUP) ## Lock the dependencies again, with hashes
 	@$(BIN)/python -m pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --extra postgres --extra mysql --extra sqlite --extra iceberg --extra delta --extra metrics --extra s3 --extra registry --extra sql --group dev --group walls pyproject.toml -o requirements/dev.txt
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --resolution lowest-direct --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --extra postgres --extra mysql --extra sqlite --extra iceberg --extra delta --extra metrics --extra s3 --extra registry --extra sql --group dev pyproject.toml -o requirements/lowest.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --extra postgres --extra mysql --extra sqlite --extra iceberg --extra delta --extra metrics --extra s3 --extra registry --extra protobuf --extra sql --group dev --group walls pyproject.toml -o requirements/dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --resolution lowest-direct --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --extra postgres --extra mysql --extra sqlite --extra iceberg --extra delta --extra metrics --extra s3 --extra registry --extra protobuf --extra sql --group dev pyproject.toml -o requirements/lowest.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --group pyproject.toml:fuzz -o requirements/fuzz.txt
 
 clean: ## Remove what the targets made here (not the jars)

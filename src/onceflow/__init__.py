@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onceflow.formats.csv_format import Csv
     from onceflow.formats.debezium_format import Debezium
     from onceflow.formats.json_format import Json
+    from onceflow.formats.protobuf_format import Protobuf
     from onceflow.formats.registry import SchemaRegistry
     from onceflow.formats.text_format import Raw, Text
     from onceflow.job import Job, start
@@ -50,6 +51,7 @@ _MODULES = {
     "formats.csv_format": ("Csv",),
     "formats.debezium_format": ("Debezium",),
     "formats.json_format": ("Json",),
+    "formats.protobuf_format": ("Protobuf",),
     "formats.registry": ("SchemaRegistry",),
     "formats.text_format": ("Raw", "Text"),
     "job": ("Job", "start"),
@@ -99,6 +101,7 @@ __all__ = [
     "NewTopic",
     "NoRestart",
     "PartOfRecord",
+    "Protobuf",
     "Raw",
     "RecordReading",
     "SchemaRegistry",

@@ -9,7 +9,6 @@ Must not know: Kafka, the registry's client, checkpoints.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -28,14 +27,14 @@ from onceflow.formats.avro_schema import END, Schema, dumps, for_spark, framed, 
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.refused import not_utf8, refusing
 from onceflow.formats.registry import SchemaRegistry
-from onceflow.formats.schemas import present_schemas
+from onceflow.formats.schemas import present_schemas, subject_of
 from onceflow.formats.times import AS_TIMES, times_wrong
+from onceflow.formats.wire_form import HEAD, has_head, head, id_in, is_one_of, unknown_in
 from onceflow.options.arguments import named_fields, require_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-_HEAD = 5
 _READING = {"mode": "PERMISSIVE", "enableStableIdentifiersForUnionType": "true", "datetimeRebaseMode": "CORRECTED"}
 
 
@@ -105,9 +104,9 @@ class Avro(Format):
         """By the schemas of its registry, as far as they are known."""
         if self.registry is None:
             return reading_by(str(self.schema), None, frozenset(), "")
-        subject = _subject(self, part)
+        subject = subject_of(self.subject, part)
         known = present_schemas(self.registry, subject).reading(
-            self.registry, subject, reader=self.schema, version=self.version, fails=part.fails
+            self.registry, subject, "AVRO", reader=self.schema, version=self.version, fails=part.fails
         )
         return reading_by(known.reader, known.writers, known.absent, self.registry.name)
 
@@ -142,25 +141,12 @@ def encoded(avro: Avro, columns: Sequence[StructField], part: PartOfRecord, of: 
     if avro.registry is None:
         return _written(columns, parse(str(avro.schema), "the schema of Avro"), "the schema of Avro", of)
     asked = avro.schema or (dumps(of_columns(columns)) if avro.register else "")
-    subject = _subject(avro, part)
+    subject = subject_of(avro.subject, part)
     schemas = present_schemas(avro.registry, subject)
-    found = schemas.writing(avro.registry, subject, text=asked, register=avro.register)
+    found = schemas.writing(avro.registry, subject, "AVRO", text=asked, register=avro.register)
     whose = f"schema {found.id} of subject {subject}"
     body = _written(columns, parse(found.text, whose), whose, of)
-    return F.concat(F.lit(_head(found.id)), body)
-
-
-def _subject(avro: Avro, part: PartOfRecord) -> str:
-    if avro.subject is not None:
-        return avro.subject
-    if len(part.topics) != 1:
-        raise ConfigurationError(
-            "Avro needs a subject where more than one topic is read",
-            cause=f"topics={', '.join(part.topics)}, subject=None",
-            action="give subject=: whose schema says what becomes columns. Each record is read by its own "
-            "id, of whichever subject",
-        )
-    return f"{part.topics[0]}-{part.part}"
+    return F.concat(F.lit(head(found.id)), body)
 
 
 @dataclass(frozen=True)
@@ -191,10 +177,10 @@ class _AvroReading(RecordReading):
         """A struct of the record and of what was found behind it; null where its writer's schema is not known."""
         if self.writers is None:
             return self._decoded(column, self.reader, self.reader)
-        head, body = F.substring(column, 1, _HEAD), column.substr(F.lit(_HEAD + 1), F.length(column))
+        first, body = F.substring(column, 1, HEAD), column.substr(F.lit(HEAD + 1), F.length(column))
         found: Column | None = None
         for each, (writer, reader) in self.writers.items():
-            is_it, decoded = head == F.lit(_head(each)), self._decoded(body, writer, reader)
+            is_it, decoded = first == F.lit(head(each)), self._decoded(body, writer, reader)
             found = F.when(is_it, decoded) if found is None else found.when(is_it, decoded)
         nothing = F.lit(None).cast("binary")
         return self._decoded(nothing, self.reader, self.reader) if found is None else found
@@ -220,16 +206,14 @@ class _AvroReading(RecordReading):
         )
         whose = F.lit("the schema")
         if self.writers is not None:
-            whose = F.concat(F.lit("schema "), _id(column).cast("string"))
-            told = told.when(
-                ~_has_head(column), F.lit("it does not begin with a schema's id, the byte 0 and four more")
-            )
+            whose = F.concat(F.lit("schema "), id_in(column).cast("string"))
+            told = told.when(~has_head(column), F.lit("it does not begin with a schema's id, the byte 0 and four more"))
             for each, why in self.misfits.items():
                 told = told.when(
-                    _is_one_of(column, [each]), F.concat(whose, F.lit(f" does not fit the reader's: {why}"))
+                    is_one_of(column, [each]), F.concat(whose, F.lit(f" does not fit the reader's: {why}"))
                 )
             told = told.when(
-                _is_one_of(column, self.absent),
+                is_one_of(column, self.absent),
                 F.concat(whose, F.lit(f" is not in the registry {self.registry}, or is none of Avro that can be read")),
             )
         said = (
@@ -252,8 +236,7 @@ class _AvroReading(RecordReading):
         """The registry's name and the id of a schema that is not known yet."""
         if self.writers is None:
             return None
-        strange = _has_head(column) & ~_is_one_of(column, {*self.writers, *self.misfits, *self.absent})
-        return F.when(strange, F.concat(F.lit(f"{self.registry}/"), _id(column).cast("string")))
+        return unknown_in(column, self.registry, {*self.writers, *self.misfits, *self.absent})
 
 
 def reading_by(reader: str, writers: Mapping[int, str] | None, absent: frozenset[int], registry: str) -> _AvroReading:
@@ -338,22 +321,3 @@ def _written(columns: Sequence[StructField], schema: Schema, whose: str, of: Cal
     # What is written is asked for behind the refusal: to_avro would fail by words that name no column.
     whole = value if refusal is None else F.when(refusal == F.lit(""), value)
     return to_avro(whole, dumps(for_spark(schema)))
-
-
-def _head(schema_id: int) -> bytes:
-    return b"\0" + struct.pack(">I", schema_id)
-
-
-def _has_head(column: Column) -> Column:
-    is_long = F.length(column) >= _HEAD
-    return F.coalesce(is_long & (F.substring(column, 1, 1) == F.lit(b"\0")), F.lit(False))
-
-
-def _is_one_of(column: Column, ids: Sequence[int] | frozenset[int] | set[int]) -> Column:
-    if not ids:
-        return F.lit(False)
-    return F.coalesce(F.substring(column, 1, _HEAD).isin([F.lit(_head(each)) for each in sorted(ids)]), F.lit(False))
-
-
-def _id(column: Column) -> Column:
-    return F.conv(F.hex(F.substring(column, 2, 4)), 16, 10).cast("bigint")

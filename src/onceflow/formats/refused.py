@@ -46,6 +46,12 @@ def refusing(refusals: Iterable[tuple[Column, str, DataType, str]]) -> Column | 
     return None if found is None else found.otherwise(F.lit(""))
 
 
+def refusing_by(column: Column, why: Column) -> Column:
+    """Bytes that are never had: the row fails its task, by a column's name and a reason that were found in it."""
+    told = F.to_json(F.struct(column.alias("column"), F.lit("").alias("type"), why.alias("why")))
+    return F.raise_error(F.concat(F.lit(_MARKER), told)).cast("binary")
+
+
 def refused_from(message: str) -> RowRefusedError | None:
     """The row that a failed query's message speaks of, if it does.
 
@@ -61,7 +67,7 @@ def refused_from(message: str) -> RowRefusedError | None:
     except OTHER_FORM:  # cut off on its way, or a row's own text
         return None
     return RowRefusedError(
-        f"column {column} ({kind}) of a row {why}",
+        f"column {column}{f' ({kind})' if kind else ''} of a row {why}",
         harmless="for the data: nothing of the epoch is visible",
         cause="a row that the sink's format has no form for"
         if why != NOT_UTF8

@@ -12,9 +12,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Literal
 
 from onceflow.errors import ConfigurationError, UnknownSchemaError
+from onceflow.formats.contract import PartOfRecord
 from onceflow.formats.registry import SchemaRegistry
+
+SchemaType = Literal["AVRO", "PROTOBUF"]
+"""A registry's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +77,21 @@ class Schemas(ABC):
 
     @abstractmethod
     def reading(
-        self, registry: SchemaRegistry, subject: str, *, reader: str | None, version: int | None, fails: bool
+        self,
+        registry: SchemaRegistry,
+        subject: str,
+        schema_type: SchemaType,
+        *,
+        reader: str | None,
+        version: int | None,
+        fails: bool,
     ) -> ReadingSchemas:
         """What records are read by.
 
         Args:
             registry: Where.
             subject: Whose newest version, or which one, says what becomes columns.
+            schema_type: What the records are.
             reader: The schema that says it instead.
             version: The version of the subject; None is the newest at the first start of a checkpoint, and stays.
             fails: A record of which the registry does not have the schema ends the job; else it is malformed for ever.
@@ -88,12 +101,15 @@ class Schemas(ABC):
         """
 
     @abstractmethod
-    def writing(self, registry: SchemaRegistry, subject: str, *, text: str, register: bool) -> WritingSchema:
+    def writing(
+        self, registry: SchemaRegistry, subject: str, schema_type: SchemaType, *, text: str, register: bool
+    ) -> WritingSchema:
         """What records are written by.
 
         Args:
             registry: Where.
             subject: Under which subject it stands; registered there at a start, if it is not and ``register`` says so.
+            schema_type: What the records are.
             text: The schema; "" takes the subject's newest one.
             register: See above; whether it is compatible is asked before.
 
@@ -132,3 +148,25 @@ def present_schemas(registry: SchemaRegistry, subject: str) -> Schemas:
             "records have no id before them",
         )
     return found
+
+
+def subject_of(given: str | None, part: PartOfRecord) -> str:
+    """The registry's name for what is in a topic.
+
+    Args:
+        given: What the format was given; None for ``<topic>-value`` or ``<topic>-key``.
+        part: Which bytes are asked for.
+
+    Raises:
+        ConfigurationError: It is not given, and more than one topic is read.
+    """
+    if given is not None:
+        return given
+    if len(part.topics) != 1:
+        raise ConfigurationError(
+            "a subject is needed where more than one topic is read by a registry",
+            cause=f"topics={', '.join(part.topics)}, subject=None",
+            action="give subject=: whose schema says what becomes columns. Each record is read by its own "
+            "id, of whichever subject",
+        )
+    return f"{part.topics[0]}-{part.part}"

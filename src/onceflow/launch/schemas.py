@@ -5,6 +5,7 @@ Must not know: formats' bytes, Spark, how an epoch commits.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from typing import Literal
@@ -14,7 +15,7 @@ from onceflow.connectors.registry.client import RegistryClient
 from onceflow.errors import CheckpointConflictError, ConfigurationError, RegistryError
 from onceflow.formats.avro_schema import dumps, parse
 from onceflow.formats.registry import SchemaRegistry, require_one_each
-from onceflow.formats.schemas import ReadingSchemas, Schemas, WantedSchema, WritingSchema
+from onceflow.formats.schemas import ReadingSchemas, Schemas, SchemaType, WantedSchema, WritingSchema
 from onceflow.waiting import turns
 
 log = logging.getLogger(__name__)
@@ -77,22 +78,35 @@ class StartSchemas(Schemas):
     # -- what formats ask -------------------------------------------------------------------------
 
     def reading(
-        self, registry: SchemaRegistry, subject: str, *, reader: str | None, version: int | None, fails: bool
+        self,
+        registry: SchemaRegistry,
+        subject: str,
+        schema_type: SchemaType,
+        *,
+        reader: str | None,
+        version: int | None,
+        fails: bool,
     ) -> ReadingSchemas:
         """As the contract says. What the checkpoint has is compared with what the registry has, where that answers."""
         self._enter(registry)
         if reader is None:
-            reader = self._reader(registry, subject, version)
+            reader = self._reader(registry, subject, schema_type, version)
         if self._is_new(registry):
-            self._learn_versions(registry, subject)
+            self._learn_versions(registry, subject, schema_type)
         for wanted in self._wanted:
             if wanted.registry == registry.name and wanted.id not in self._of(registry):
-                self._learn(SchemaOfId(registry.name, wanted.id, self._looked_up(registry, wanted, fails=fails)))
+                self._learn(
+                    SchemaOfId(registry.name, wanted.id, self._looked_up(registry, wanted, schema_type, fails=fails))
+                )
         known = self._of(registry)
-        writers = {schema_id: text for schema_id, text in known.items() if text is not None}
+        writers = {
+            schema_id: text for schema_id, text in known.items() if text is not None and _type_of(text) == schema_type
+        }
         return ReadingSchemas(reader, writers, frozenset(set(known) - set(writers)))
 
-    def writing(self, registry: SchemaRegistry, subject: str, *, text: str, register: bool) -> WritingSchema:
+    def writing(
+        self, registry: SchemaRegistry, subject: str, schema_type: SchemaType, *, text: str, register: bool
+    ) -> WritingSchema:
         """As the contract says. What the checkpoint has for the same question is not asked for again."""
         self._enter(registry)
         for each in self._all():
@@ -110,14 +124,16 @@ class StartSchemas(Schemas):
                 action="take the code and settings with which the epochs were written",
                 subject=subject,
             )
-        found = self._written(registry, subject, text, register=register)
+        found = self._written(registry, subject, schema_type, text, register=register)
         self._learn(SchemaOfWriter(registry.name, subject, text, found.id, found.text))
         return found
 
-    def _written(self, registry: SchemaRegistry, subject: str, text: str, *, register: bool) -> WritingSchema:
+    def _written(
+        self, registry: SchemaRegistry, subject: str, schema_type: SchemaType, text: str, *, register: bool
+    ) -> WritingSchema:
         client = self._client(registry)
         if not text:
-            found = client.version(subject, None)
+            found = client.version(subject, None, schema_type)
             if found is None:
                 raise _no_subject(registry, subject)
             return found
@@ -142,7 +158,7 @@ class StartSchemas(Schemas):
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def _reader(self, registry: SchemaRegistry, subject: str, version: int | None) -> str:
+    def _reader(self, registry: SchemaRegistry, subject: str, schema_type: SchemaType, version: int | None) -> str:
         asked = f"{subject}{_at(version)}"
         kept = next(
             (
@@ -154,7 +170,7 @@ class StartSchemas(Schemas):
         )
         if kept is not None:
             return kept
-        found = self._client(registry).version(subject, version)
+        found = self._client(registry).version(subject, version, schema_type)
         if found is None:
             raise _no_subject(registry, asked)
         self._learn(SchemaOfReader(registry.name, asked, found.text))
@@ -165,23 +181,25 @@ class StartSchemas(Schemas):
         """Whether no start has read the versions of a subject ahead."""
         return not any(isinstance(each, SchemaOfId) and each.registry == registry.name for each in self._kept_before())
 
-    def _learn_versions(self, registry: SchemaRegistry, subject: str) -> None:
+    def _learn_versions(self, registry: SchemaRegistry, subject: str, schema_type: SchemaType) -> None:
         client = self._client(registry)
         for version in client.versions(subject)[-_NEWEST:]:
             try:
-                found = client.version(subject, version)
+                found = client.version(subject, version, schema_type)
             except ConfigurationError as error:  # a record of it says what follows
                 log.warning("version %d of subject %s cannot be read: %s", version, subject, error.what)
                 continue
             if found is not None:
                 self._learn_id(registry, found)
 
-    def _looked_up(self, registry: SchemaRegistry, wanted: WantedSchema, *, fails: bool) -> str | None:
+    def _looked_up(
+        self, registry: SchemaRegistry, wanted: WantedSchema, schema_type: SchemaType, *, fails: bool
+    ) -> str | None:
         """The schema of an id that a record has named; None when it has not come for a while, or cannot be read."""
         why = f"{registry.describe()} does not have it"
         for _ in turns(_ABSENT_S, _PAUSE_S):
             try:
-                text = self._client(registry).schema(wanted.id)
+                text = self._client(registry).schema(wanted.id, schema_type)
             except ConfigurationError as error:
                 why = error.what
                 break
@@ -192,8 +210,8 @@ class StartSchemas(Schemas):
             raise RegistryError(
                 f"the record at {wanted.where} is of schema {wanted.id}, by which it cannot be read: {why}",
                 harmless="for what is visible: it stays as it is; but every start meets the record again",
-                cause="it was written by way of another registry, or its schema was deleted, or is none of Avro, or it "
-                "only looks as if it began with a schema's id",
+                cause="it was written by way of another registry, or its schema was deleted, or is of another format, "
+                "or it only looks as if it began with a schema's id",
                 action='restore the schema; or set on_malformed="skip", or a DeadLetter, at the source',
                 registry=registry.name,
                 schema=wanted.id,
@@ -212,7 +230,7 @@ class StartSchemas(Schemas):
             if text is None:
                 continue
             try:
-                now = self._client(registry).schema(schema_id)
+                now = self._client(registry).schema(schema_id, _type_of(text))
             except RegistryError as error:
                 log.warning("%s: the job goes on with the schemas that its checkpoint has", error.what)
                 return
@@ -222,7 +240,7 @@ class StartSchemas(Schemas):
                     registry.describe(),
                     schema_id,
                 )
-            elif parse(now, "it") != parse(text, "it"):
+            elif not _same(now, text):
                 raise CheckpointConflictError(
                     f"schema {schema_id} of {registry.describe()} is another one than this checkpoint has read by",
                     harmless="never: records would be read as what they are not",
@@ -269,6 +287,21 @@ class StartSchemas(Schemas):
         if registry.name not in self._clients:
             self._clients[registry.name] = RegistryClient(registry)
         return self._clients[registry.name]
+
+
+def _type_of(text: str) -> SchemaType:
+    """Of a schema as the checkpoint keeps it."""
+    found = json.loads(text)
+    return "PROTOBUF" if isinstance(found, dict) and "protobuf" in found else "AVRO"
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts of one type are one schema."""
+    if _type_of(other) == "AVRO":
+        return bool(parse(one, "it") == parse(other, "it"))
+    # What protoc makes of a text may differ by its version.
+    texts = [json.loads(each)["protobuf"]["texts"] for each in (one, other)]
+    return bool(texts[0] == texts[1])
 
 
 def _at(version: int | None) -> str:

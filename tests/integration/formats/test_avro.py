@@ -24,6 +24,7 @@ from onceflow.formats.contract import PartOfRecord
 from onceflow.formats.refused import refused_from
 from tests.support.advice import parts_of
 from tests.support.avro import bytes_of, framed, logical, record
+from tests.support.decoded import read
 
 pytestmark = pytest.mark.spark
 
@@ -37,33 +38,6 @@ def value_of(schema, data):
     found = fastavro.schemaless_reader(stream, fastavro.parse_schema(schema), None)
     assert stream.read() == b""
     return found
-
-
-def read(spark, reading, blobs, latest=None):
-    """(malformed, reason, unknown, the columns) of each, as a source has it."""
-    frame = spark.createDataFrame([(None if v is None else bytearray(v),) for v in blobs], "value binary")
-    frame = frame.select("value", reading.parsed(F.col("value")).alias("it"))
-    unknown = reading.unknown(F.col("value"))
-    return frame.select(
-        reading.malformed(F.col("value"), F.col("it"), latest).alias("malformed"),
-        reading.reason(F.col("value"), F.col("it"), latest).alias("reason"),
-        (F.lit(None) if unknown is None else unknown).alias("unknown"),
-        *(
-            column.alias(f"f{at}" if reading.fields() is None else name)
-            for at, (name, column) in enumerate(named(reading))
-        ),
-    ).collect()
-
-
-def named(reading):
-    """Instants as microseconds: Python's have no place for all of them."""
-    columns = reading.columns(F.col("it"))
-    fields = reading.fields()
-    if fields is None:
-        return [("value", columns[0])]
-    is_time = [field.dataType.simpleString() == "timestamp" for field in fields]
-    shown = [F.unix_micros(column) if time else column for column, time in zip(columns, is_time, strict=True)]
-    return zip(fields.names, shown, strict=True)
 
 
 READ = [

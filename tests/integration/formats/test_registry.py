@@ -24,7 +24,6 @@ from onceflow.errors import (
     UnknownSchemaError,
 )
 from onceflow.launch import schemas
-from onceflow.local.devregistry import DevRegistry
 from onceflow.operations.savepoints import restoring, writing
 from onceflow.operations.savepoints.contents import contents
 from tests.support import avro
@@ -49,65 +48,10 @@ def bytes_of(schema_id, schema, **row):
     return framed(schema_id, avro.bytes_of(schema, row))
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A registry for all tests that leave it as it is; their subjects are their own."""
-    with DevRegistry(tmp_path_factory.mktemp("registry")) as running:
-        yield running.url
-
-
-@pytest.fixture
-def own(tmp_path):
-    """A registry that a test may end and begin again, emptied."""
-    with DevRegistry(tmp_path / "own-registry") as running:
-        yield running
-
-
 def registered(url, subject, schema, *references):
     return SchemaRegistryClient({"url": url}).register_schema(
         subject, Schema(json.dumps(schema), "AVRO", list(references))
     )
-
-
-@dataclasses.dataclass
-class World:
-    """A job that copies a topic of payments as JSON, with what it reads and writes."""
-
-    cluster: of.KafkaCluster
-    topic: str
-    out: str
-    where: str
-
-    def run(self, form, select=None, **source):
-        """One run to the end of what is there."""
-        job = of.Job(f"copy-{self.topic}", checkpointing=of.Checkpointing(self.where, interval="100 ms"))
-        read = of.KafkaSource(self.cluster, self.topic, value=form, **{"max_records_per_epoch": 2, **source})
-        written = of.KafkaSink(self.cluster, self.out)
-
-        @job.stream(sources=[read], sinks=[written])
-        def copied(spark):
-            frame = read.load(spark)
-            return frame if select is None else select(frame)
-
-        job.run(until="caught-up")
-        return self.rows()
-
-    def rows(self):
-        return [json.loads(value) for _, value in read_topic(self.cluster, self.out)]
-
-    @property
-    def place(self):
-        return Place.at(self.where, 10)
-
-    def kept(self):
-        return sorted(self.place.schemas.files())
-
-
-@pytest.fixture
-def world(spark, cluster, new_topic, tmp_path, monkeypatch):
-    monkeypatch.setattr(schemas, "_ABSENT_S", 0.0)
-    assert spark
-    return World(cluster, new_topic(), new_topic(), str(tmp_path / "checkpoint"))
 
 
 def test_a_schema_that_comes_while_a_job_runs_needs_no_person(world, shared, produce, caplog):
@@ -347,7 +291,7 @@ def test_what_is_no_registry_is_told(code, body):
     with liar(code, body) as url:
         client = RegistryClient(of.SchemaRegistry(url))
         with pytest.raises(RegistryUnavailableError) as error:
-            client.schema(1)
+            client.schema(1, "AVRO")
         parts_of(error.value, RegistryUnavailableError, url, "schema 1")
 
 

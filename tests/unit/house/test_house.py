@@ -126,6 +126,7 @@ LIBRARIES = {
     "pandas": {"flinksql"},
     "sqlglot": {"flinksql"},
     "prompt_toolkit": {"cli"},
+    "google": {"connectors.registry", "formats"},
     "kafka": {"audit", "connectors.kafka"},
     "confluent_kafka": {"archive", "connectors.kafka", "connectors.registry", "local", "demo"},
     "pyarrow": {
@@ -156,6 +157,9 @@ WORKERS = (
     "execution/carried.py",
     "twophase/keyed.py",
     "formats/arrow_values.py",
+    "formats/protobuf_schema.py",
+    "formats/protobuf_reading.py",
+    "formats/protobuf_writing.py",
     "connectors/contract.py",
     "connectors/marks.py",
     "connectors/staged.py",
@@ -383,7 +387,7 @@ def test_the_table_allows_no_more_than_is_used():
 def test_workers_do_not_need_the_drivers_client():
     """A Spark worker that writes needs no kafka-python, no journal and none of the driver's modules."""
     allowed = {"onceflow.errors", "onceflow.masking", "onceflow.crash_points", "onceflow.version"}
-    allowed |= {"onceflow.connectors.kafka.transactional_id"}
+    allowed |= {"onceflow.connectors.kafka.transactional_id", "onceflow.twophase.forms"}
     for name in WORKERS:
         theirs = {str(Path(w).with_suffix("")).replace("/", ".") for w in WORKERS}
         known = {n for n in imports(SOURCE / name) if is_ours(n) or n.startswith("kafka")}

@@ -29,6 +29,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Checkpointing": (of.Checkpointing, {"location": "checkpoint"}),
     "Csv": (of.Csv, {}),
     "Debezium": (of.Debezium, {"row": of.Json("id bigint")}),
+    "Protobuf": (of.Protobuf, {"registry": of.SchemaRegistry("http://localhost:1")}),
     "DatabaseSink": (of.DatabaseSink, {"url": "sqlite:////folder/file.db", "table": "t"}),
     "ExponentialDelay": (of.ExponentialDelay, {}),
     "FailureRate": (of.FailureRate, {}),
@@ -125,6 +126,7 @@ def test_every_method_that_takes_arguments_is_looked_at():
         of.NewTopic,
         of.Json,
         of.Avro,
+        of.Protobuf,
         of.Csv,
         of.Debezium,
     ):

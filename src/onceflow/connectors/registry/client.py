@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from onceflow.connectors.registry import protoc
 from onceflow.errors import (
     ConfigurationError,
     OnceflowError,
@@ -21,7 +22,7 @@ from onceflow.errors import (
 )
 from onceflow.formats.avro_schema import dumps, inlined, parse
 from onceflow.formats.registry import SchemaRegistry
-from onceflow.formats.schemas import WritingSchema
+from onceflow.formats.schemas import SchemaType, WritingSchema
 from onceflow.masking import in_text
 from onceflow.options.given import plain
 from onceflow.twophase.forms import OTHER_FORM
@@ -74,13 +75,13 @@ class RegistryClient:
         with self._translating("its types of schemas"):
             self._client.get_schema_types()
 
-    def schema(self, schema_id: int) -> str | None:
+    def schema(self, schema_id: int, schema_type: SchemaType) -> str | None:
         """The schema of an id, whole; None where there is none."""
         with self._translating(f"schema {schema_id}"):
             found = self._found(lambda: self._client.get_schema(schema_id))
-            return None if found is None else self._whole(found, f"schema {schema_id}")
+            return None if found is None else self._whole(found, schema_type, f"schema {schema_id}")
 
-    def version(self, subject: str, version: int | None) -> WritingSchema | None:
+    def version(self, subject: str, version: int | None, schema_type: SchemaType) -> WritingSchema | None:
         """A version of a subject, None for its newest; None where there is none."""
         with self._translating(f"subject {subject}"):
             found = self._found(
@@ -92,7 +93,7 @@ class RegistryClient:
             )
             if found is None:
                 return None
-            return WritingSchema(int(found.schema_id), self._whole(found.schema, f"subject {subject}"))
+            return WritingSchema(int(found.schema_id), self._whole(found.schema, schema_type, f"subject {subject}"))
 
     def versions(self, subject: str) -> list[int]:
         """The versions of a subject, oldest first; empty where there is none."""
@@ -134,41 +135,55 @@ class RegistryClient:
                 return None
             raise
 
-    def _whole(self, schema: Any, what: str, inside: tuple[tuple[str, int], ...] = ()) -> str:
+    def _whole(self, schema: Any, schema_type: SchemaType, what: str) -> str:
         """A schema with those that it refers to in itself."""
-        if (schema.schema_type or "AVRO") != "AVRO":
+        found = schema.schema_type or "AVRO"
+        whose = f"{what} of {self._registry.describe()}"
+        if found != schema_type:
             raise ConfigurationError(
-                f"{what} of {self._registry.describe()} is {schema.schema_type}, and Avro was asked for",
+                f"{whose} is {found}, and {schema_type} was asked for",
                 harmless="always: nothing was read or written by it",
                 cause="the subject, or the topic's records, are of another format",
                 action="name the subject that is meant; Raw() hands on the bytes",
             )
         try:
-            return self._made_whole(schema, what, inside)
+            if schema_type == "AVRO":
+                return self._whole_avro(schema, whose, ())
+            texts = {protoc.MAIN: str(schema.schema_str)}
+            self._add_imports(schema, texts)
+            return protoc.compiled(texts, whose).dumps()
         except RecursionError:
             raise ConfigurationError(
-                f"{what} of {self._registry.describe()} is nested too deeply",
+                f"{whose} is nested too deeply",
                 harmless="always: nothing was read or written by it",
                 cause="a schema that no program has made for its records",
                 action="look at who has registered it; Raw() hands on the bytes",
             ) from None
 
-    def _made_whole(self, schema: Any, what: str, inside: tuple[tuple[str, int], ...]) -> str:
+    def _whole_avro(self, schema: Any, whose: str, inside: tuple[tuple[str, int], ...]) -> str:
         others = {}
         for reference in schema.references or ():
             at = (str(reference.subject), int(reference.version))
             if at in inside:
                 continue
             other = self._client.get_version(*at).schema
-            others[str(reference.name)] = json.loads(self._whole(other, f"subject {at[0]}", (*inside, at)))
+            others[str(reference.name)] = json.loads(self._whole_avro(other, whose, (*inside, at)))
         try:
             own = json.loads(schema.schema_str)
         except OTHER_FORM:
             own = str(schema.schema_str)  # the registry may hand on the name of a primitive type as it is
         text = dumps(inlined(own, others))
         if not inside:
-            parse(text, f"{what} of {self._registry.describe()}")
+            parse(text, whose)
         return text
+
+    def _add_imports(self, schema: Any, texts: dict[str, str]) -> None:
+        """The texts that a schema of Protobuf refers to, each under the name that it is imported by."""
+        for reference in schema.references or ():
+            if str(reference.name) not in texts:
+                other = self._client.get_version(str(reference.subject), int(reference.version)).schema
+                texts[str(reference.name)] = str(other.schema_str)
+                self._add_imports(other, texts)
 
     @contextlib.contextmanager
     def _translating(self, what: str) -> Iterator[None]:

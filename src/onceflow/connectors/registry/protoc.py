@@ -1,0 +1,131 @@
+"""From a schema's text to descriptors: by protoc, which ``grpcio-tools`` brings.
+
+Must not know: registries, subjects, what asks.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from onceflow.errors import ConfigurationError, SetupError
+
+if TYPE_CHECKING:
+    from onceflow.formats.protobuf_schema import ProtobufSchema
+
+MAIN: Final = "onceflow_main.proto"
+_WITHIN_S = 20.0
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_IMPORT = re.compile(r"""\bimport\s+(?:(?:public|weak|option)\s+)?["']([^"']+)["']\s*;""")
+
+
+def compiled(texts: Mapping[str, str], what: str) -> ProtobufSchema:
+    """A schema of texts of which one, ``MAIN``, imports others.
+
+    Args:
+        texts: By the name that others import it by: a text of Protobuf's language, or the base64 of a
+            ``FileDescriptorProto``, which is what some programs register.
+        what: Whose they are, for the message.
+
+    Raises:
+        ConfigurationError: One is none, or imports what is not there.
+        SetupError: protoc is not installed.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415 - an extra
+
+    from onceflow.formats.protobuf_schema import ProtobufSchema  # noqa: PLC0415 - needs the extra
+
+    found: dict[str, Any] = {}
+    ordered = FileDescriptorSet()
+
+    def add(name: str, inside: tuple[str, ...]) -> None:
+        if name in found or name in inside:
+            return
+        file = _descriptor(texts[name]) if name in texts else _well_known(name)
+        if file is None and name in texts:
+            for each in _IMPORT.findall(_COMMENT.sub(" ", texts[name])):
+                add(each, (*inside, name))
+            file = _by_protoc(name, texts[name], ordered, what)
+        if file is None:
+            raise _none(what, f"it imports {name}, which is not among what it refers to")
+        for each in file.dependency:
+            add(each, (*inside, name))
+        file.name = name
+        found[name] = ordered.file.add()
+        found[name].CopyFrom(file)
+
+    add(MAIN, ())
+    return ProtobufSchema(ordered.SerializeToString(deterministic=True), dict(texts))
+
+
+def _descriptor(text: str) -> Any:
+    """Of a text that is one already; None of another one."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415 - an extra
+
+    try:
+        return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except Exception:  # noqa: BLE001 - it is another text: binascii's and upb's errors
+        return None
+
+
+def _well_known(name: str) -> Any:
+    """Of a file that everybody has; None of another one."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415 - an extra
+
+    if re.fullmatch(r"google/protobuf/[a-z_]+\.proto", name) is None:
+        return None
+    try:
+        module = importlib.import_module(f"{name.removesuffix('.proto').replace('/', '.')}_pb2")
+    except ImportError:
+        return None
+    return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+
+
+def _by_protoc(name: str, text: str, before: Any, what: str) -> Any:
+    """Compile one file behind those that it imports."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415 - an extra
+
+    if find_spec("grpc_tools") is None:
+        raise SetupError(
+            "protoc is not installed, which reads a registry's schemas of Protobuf",
+            harmless="always: nothing was started",
+            cause="onceflow was installed without its extra protobuf",
+            action="pip install 'onceflow[protobuf]'",
+        )
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or name.startswith("-"):
+        raise _none(what, f"it refers to a file {name!r}")
+    with tempfile.TemporaryDirectory(prefix="onceflow-protoc-") as folder:
+        source, imports, out = Path(folder, "source"), Path(folder, "imports"), Path(folder, "out")
+        (source / path).parent.mkdir(parents=True)
+        (source / path).write_text(text, "utf-8")
+        imports.write_bytes(before.SerializeToString())
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={source}"]
+        command += [f"--descriptor_set_in={imports}"] if before.file else []
+        command += [f"--descriptor_set_out={out}", name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _none(what, f"protoc did not end ({type(error).__name__})") from None
+        if done.returncode != 0:
+            lines = [line for line in done.stderr.splitlines() if line.startswith(f"{name}:")]
+            said = " ".join(lines or done.stderr.replace(f"{source}/", "").split())[:300]
+            raise _none(what, f"protoc says: {said}")
+        return FileDescriptorSet.FromString(out.read_bytes()).file[0]
+
+
+def _none(what: str, trouble: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{what} is no schema of Protobuf that can be read here: {trouble}",
+        harmless="always: nothing was read or written by it",
+        cause="the schema's text, or what it refers to",
+        action="look at who has registered it; Raw() hands on the bytes",
+    )
