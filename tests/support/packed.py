@@ -9,7 +9,7 @@ import tarfile
 from importlib.util import find_spec
 from pathlib import Path
 
-NEEDED = ("onceflow", "confluent_kafka", "confluent_kafka.libs", "numpy", "numpy.libs", "pyarrow")
+NEEDED = ("onceflow", "confluent_kafka", "confluent_kafka.libs", "numpy", "numpy.libs", "psutil", "pyarrow")
 """Packages, and the folders of libraries that lie beside them."""
 LEFT_OUT = ("/tests/", "/include/", "__pycache__", ".pyx", ".pxd")
 """Of them what no task loads: an archive is unpacked by each executor."""

@@ -72,7 +72,7 @@ def try_interpreters(starting: Starting) -> None:
     """Look that tasks can run in each Python that the plan will ask for: else the first record would end the job."""
     for interpreter in to_try(starting.session, starting.outputs.query):
         starting.phases.begin(f"a task in {interpreter}")
-        try_out(starting.session, interpreter)
+        try_out(starting.session, interpreter, starting.request.checkpointing.timeout_ms / 1000)
 
 
 def outputs_for(

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
@@ -17,12 +19,13 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from onceflow.errors import ConfigurationError
+from onceflow.errors import ConfigurationError, EpochFailedError
 from onceflow.processes import others_may_write
 from onceflow.spark.internals import analyzed_plan, elements
 from onceflow.spark.plan import kind_of, nodes_of
 from onceflow.spark.sentences import other_python
 
+_OF_A_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _VARIABLE, _SETTING = "PYSPARK_PYTHON", "spark.pyspark.python"
 
 
@@ -72,24 +75,54 @@ def to_try(session: SparkSession, frame: DataFrame) -> list[str]:
     return sorted(each for each in found if not is_local(session) or shutil.which(each) != sys.executable)
 
 
-def try_out(session: SparkSession, interpreter: str) -> None:
+def try_out(session: SparkSession, interpreter: str, within_s: float) -> None:
     """Run one task in an interpreter: it must be there, of the driver's version, and have onceflow.
+
+    Args:
+        session: Where.
+        interpreter: Which one.
+        within_s: A cluster without executors lets a task wait without end; so long it is waited for.
 
     Raises:
         ConfigurationError: It is another; with the setting that says which it is.
+        EpochFailedError: No executor ran the task in time.
     """
-    context = session.sparkContext
-    kept = context.pythonExec
+    context, over = session.sparkContext, threading.Event()
+    kept, group = context.pythonExec, f"onceflow-{uuid.uuid4().hex}"
+    of_before = {name: context.getLocalProperty(name) for name in _OF_A_GROUP}
+
+    def cancel() -> None:
+        over.set()
+        context.cancelJobGroup(group)
+
+    clock = threading.Timer(within_s, cancel)
     context.pythonExec = interpreter
+    context.setJobGroup(group, f"a task in {interpreter}", True)
+    clock.start()
     try:
         context.parallelize([0], 1).mapPartitions(_look).collect()
     except Exception as error:
+        if over.is_set():
+            raise _no_executor(session, within_s) from None
         found = other_python(str(error))
         if found is None:
             raise
         raise _refused(found, session, interpreter) from None
     finally:
+        clock.cancel()
         context.pythonExec = kept
+        for name, value in of_before.items():
+            context.setLocalProperty(name, value)  # type: ignore[arg-type]  # Java's null takes it away
+
+
+def _no_executor(session: SparkSession, within_s: float) -> EpochFailedError:
+    return EpochFailedError(
+        f"{session.sparkContext.master} ran no task within {within_s:g} s",
+        harmless="always: nothing was started or changed",
+        cause="no worker is registered there, or other programs have all of their cores or memory; "
+        f"execution.checkpointing.timeout is {within_s:g} s",
+        action="look at the cluster's own page for what it lacks, and start again",
+    )
 
 
 def _look(rows: Iterable[int]) -> Iterable[int]:
