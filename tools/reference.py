@@ -52,7 +52,7 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
             "Formats",
             "Between the bytes of a record and columns.",
             (
-                *("Json", "Avro", "Protobuf", "Csv", "Debezium", "Text", "Raw"),
+                *("Json", "Avro", "Protobuf", "JsonSchema", "Csv", "Debezium", "Text", "Raw"),
                 *("SchemaRegistry", "Format", "RecordReading", "PartOfRecord"),
             ),
         ),
@@ -103,7 +103,7 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
 )
 """Of each page: its title, its first sentence, and which names of ``onceflow`` are on it."""
 
-MADE_ONLY = frozenset({"Json", "Avro", "Protobuf", "Csv", "Debezium", "Text", "Raw"})
+MADE_ONLY = frozenset({"Json", "Avro", "Protobuf", "JsonSchema", "Csv", "Debezium", "Text", "Raw"})
 """Classes that a user makes and never calls: their methods are for sources and sinks."""
 
 COMMANDS, ERRORS, TESTING = "commands", "errors", "testing"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onceflow.formats.csv_format import Csv
     from onceflow.formats.debezium_format import Debezium
     from onceflow.formats.json_format import Json
+    from onceflow.formats.json_schema_format import JsonSchema
     from onceflow.formats.protobuf_format import Protobuf
     from onceflow.formats.registry import SchemaRegistry
     from onceflow.formats.text_format import Raw, Text
@@ -51,6 +52,7 @@ _MODULES = {
     "formats.csv_format": ("Csv",),
     "formats.debezium_format": ("Debezium",),
     "formats.json_format": ("Json",),
+    "formats.json_schema_format": ("JsonSchema",),
     "formats.protobuf_format": ("Protobuf",),
     "formats.registry": ("SchemaRegistry",),
     "formats.text_format": ("Raw", "Text"),
@@ -95,6 +97,7 @@ __all__ = [
     "IcebergSink",
     "Job",
     "Json",
+    "JsonSchema",
     "KafkaCluster",
     "KafkaSink",
     "KafkaSource",

@@ -18,7 +18,7 @@ from onceflow.errors import ConfigurationError, UnknownSchemaError
 from onceflow.formats.contract import PartOfRecord
 from onceflow.formats.registry import SchemaRegistry
 
-SchemaType = Literal["AVRO", "PROTOBUF"]
+SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
 """A registry's words."""
 
 

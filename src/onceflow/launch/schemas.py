@@ -292,16 +292,16 @@ class StartSchemas(Schemas):
 def _type_of(text: str) -> SchemaType:
     """Of a schema as the checkpoint keeps it."""
     found = json.loads(text)
-    return "PROTOBUF" if isinstance(found, dict) and "protobuf" in found else "AVRO"
+    keys = set(found) if isinstance(found, dict) else set()
+    return "PROTOBUF" if keys == {"protobuf"} else "JSON" if keys == {"json_schema"} else "AVRO"
 
 
 def _same(one: str, other: str) -> bool:
     """Whether two texts of one type are one schema."""
-    if _type_of(other) == "AVRO":
-        return bool(parse(one, "it") == parse(other, "it"))
-    # What protoc makes of a text may differ by its version.
-    texts = [json.loads(each)["protobuf"]["texts"] for each in (one, other)]
-    return bool(texts[0] == texts[1])
+    first, second = json.loads(one), json.loads(other)
+    if _type_of(other) == "PROTOBUF":  # what protoc makes of a text may differ by its version
+        first, second = first["protobuf"]["texts"], second["protobuf"]["texts"]
+    return bool(first == second)
 
 
 def _at(version: int | None) -> str:

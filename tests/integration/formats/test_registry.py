@@ -29,7 +29,7 @@ from onceflow.operations.savepoints.contents import contents
 from tests.support import avro
 from tests.support.advice import parts_of
 from tests.support.avro import framed
-from tests.support.harness import read_topic
+from tests.support.harness import read_messages, read_topic
 from tests.support.logins import certificate, pem
 from tests.support.registries import basic, door, liar
 
@@ -354,3 +354,33 @@ def test_what_a_record_of_a_new_schema_says_is_all_that_is_told():
     assert (error.facts["registry"], error.facts["schema"]) == ("registry", 7)
     for other in ('{"topic":"t"}', '{"topic":"t","partition":1,"offset":5,"schema":"x"}', '{"topic":"t","partition":1'):
         assert unknown_from(_UNKNOWN + other) is None
+
+
+def test_json_behind_the_id_of_its_schema(world, shared, produce, new_topic):
+    """Read by its fields, whatever the id; written behind the subject's newest, which the checkpoint keeps."""
+    client = SchemaRegistryClient({"url": shared})
+    for title in ("older", "newer"):
+        text = json.dumps({"title": title, "type": "object", "properties": {"user": {"type": "string"}}})
+        newest = client.register_schema(f"{world.out}-value", Schema(text, "JSON"))
+    good = [framed(n, b'{"user": "%d"}' % n) for n in (1, 70_000)]
+    produce(world.topic, [*good, b'{"user": "without"}', framed(5, b'{"user": 5'), b"\0\0\0"])
+    job = of.Job(f"copy-{world.topic}", checkpointing=of.Checkpointing(world.where, interval="100 ms"))
+    dead = of.KafkaSink(world.cluster, new_topic())
+    source = of.KafkaSource(
+        world.cluster, world.topic, value=of.JsonSchema("user string"), on_malformed=of.DeadLetter(dead)
+    )
+    sink = of.KafkaSink(world.cluster, world.out, value=of.JsonSchema(registry=of.SchemaRegistry(shared)))
+
+    @job.stream(sources=[source], sinks=[sink])
+    def copied(spark):
+        return source.load(spark)
+
+    job.run(until="caught-up")
+    found = [value for _, value in read_topic(world.cluster, world.out)]
+    assert found == [framed(newest, b'{"user":"%d"}' % n) for n in (1, 70_000)]
+    reasons = [dict(each.headers())["onceflow.reason"].decode() for each in read_messages(world.cluster, dead.topic)]
+    without = "its value: it does not begin with a schema's id, the byte 0 and four more"
+    assert reasons == [without, "its value: it is no JSON object, or one that is cut short", without]
+    assert [name for name in world.kept() if name.startswith("write.")]
+    with pytest.raises(ConfigurationError, match="needs the registry"):
+        of.JsonSchema().encode([], None)

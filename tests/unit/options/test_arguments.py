@@ -29,6 +29,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Checkpointing": (of.Checkpointing, {"location": "checkpoint"}),
     "Csv": (of.Csv, {}),
     "Debezium": (of.Debezium, {"row": of.Json("id bigint")}),
+    "JsonSchema": (of.JsonSchema, {}),
     "Protobuf": (of.Protobuf, {"registry": of.SchemaRegistry("http://localhost:1")}),
     "DatabaseSink": (of.DatabaseSink, {"url": "sqlite:////folder/file.db", "table": "t"}),
     "ExponentialDelay": (of.ExponentialDelay, {}),
@@ -127,6 +128,7 @@ def test_every_method_that_takes_arguments_is_looked_at():
         of.Json,
         of.Avro,
         of.Protobuf,
+        of.JsonSchema,
         of.Csv,
         of.Debezium,
     ):

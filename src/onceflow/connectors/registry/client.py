@@ -149,6 +149,8 @@ class RegistryClient:
         try:
             if schema_type == "AVRO":
                 return self._whole_avro(schema, whose, ())
+            if schema_type == "JSON":
+                return json.dumps({"json_schema": json.loads(schema.schema_str)}, sort_keys=True)
             texts = {protoc.MAIN: str(schema.schema_str)}
             self._add_imports(schema, texts)
             return protoc.compiled(texts, whose).dumps()
