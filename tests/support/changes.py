@@ -110,7 +110,7 @@ class OrderedMariaDb(Ordering, MariaDbWorld):
 
 
 class Epochs:
-    """Epochs of changes into a world, one behind the other, in one start."""
+    """Epochs of changes into a world, one behind the other."""
 
     def __init__(self, trial, start) -> None:
         self._trial, self._start, self._epoch = trial, start, -1
@@ -123,6 +123,12 @@ class Epochs:
         assert self._start.committer.check(prepared, self._start.run(self._epoch), 0.0) is None
         self._trial.commit(self._start, prepared)
         self._start.newest = {p.sink: p.handle for p in prepared} or self._start.newest
+
+    def start_again(self) -> None:
+        """The job ends, and another start of it goes on."""
+        newest = self._start.newest
+        self._start = self._trial.start()
+        self._start.newest = newest
 
 
 # -- what must hold in each world ------------------------------------------------------------------
@@ -185,7 +191,16 @@ def changes_of_no_known_server_are_told_by_their_arrival(world, epochs):
     assert world.table() == {"a": 3}
 
 
+def another_start_goes_on(world, epochs):
+    """It finds the table of the order as the first has made it, and what is older does not win."""
+    epochs.put([Change.at("a", 2, 20)])
+    epochs.start_again()
+    epochs.put([Change.at("a", 1, 10), Change.at("b", 1, 5)])
+    assert world.table() == {"a": 2, "b": 1}
+
+
 FACTS = (
+    another_start_goes_on,
     changes_of_no_known_server_are_told_by_their_arrival,
     of_an_epoch_the_newest_stays,
     a_change_older_than_a_delete_does_not_win,

@@ -27,8 +27,15 @@ _SERVER = shutil.which("mariadbd")
 _MYSQL = os.environ.get("MYSQLD") or shutil.which("mysqld")
 
 
+BINLOG = ("--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL", "--server-id=7")
+"""What Debezium asks of a server."""
+
+
 class MariaDb:
     """A server in a folder of its own, on a port of its own. It does not run as root: there it is nobody's.
+
+    Args:
+        more: What else it is told.
 
     Attributes:
         engines: Those beside InnoDB, which keep no transactions.
@@ -39,7 +46,8 @@ class MariaDb:
     engines: tuple[str, ...] = ("MyISAM", "Aria")
     exact = "utf8mb4_nopad_bin"
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
+        self._more = more
         self._folder = Path(tempfile.mkdtemp(prefix="onceflow-mariadb-"))
         self._user = "nobody" if os.geteuid() == 0 else None
         if self._user:
@@ -85,13 +93,28 @@ class MariaDb:
     def start(self) -> None:
         """Start, and wait until it answers."""
         self._server = subprocess.Popen(
-            [*self._command, f"--port={self.port}", f"--bind-address={HOST}", f"--socket={self._folder}/socket"],
+            [
+                *self._command,
+                *self._more,
+                f"--port={self.port}",
+                f"--bind-address={HOST}",
+                f"--socket={self._folder}/socket",
+            ],
             user=self._user,
             cwd="/",
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         wait_until(self._answers, what="the server")
+
+    def execute(self, *statements: str) -> Any:
+        """Statements in one transaction; the rows of the last."""
+        with pymysql.connect(host=HOST, port=self.port, user="root", database="bank") as connection:
+            cursor = connection.cursor()
+            for each in statements:
+                cursor.execute(each)
+            connection.commit()
+            return cursor.fetchall()
 
     def kill(self) -> None:
         """``kill -9``."""
@@ -166,11 +189,11 @@ class SayingMariaDb(Saying, MariaDbWorld):
 
 
 @contextlib.contextmanager
-def running_mariadb() -> Iterator[MariaDb]:
+def running_mariadb(*more: str) -> Iterator[MariaDb]:
     """A server for some tests, which are skipped where there is none."""
     if _SERVER is None:
         pytest.skip("there is no mariadbd")
-    server = MariaDb()
+    server = MariaDb(*more)
     try:
         yield server
     finally:

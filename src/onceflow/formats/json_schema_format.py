@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class JsonSchema(Format):
     """One JSON object behind the id of its JSON Schema: the byte 0, the id in four more, the object.
 
-    Reading: the object is read as ``Json`` reads it, by the fields that are given here. The registry is not asked, since
+    Reading: the object is read as ``Json`` reads it, by the fields that are given here. The registry is not asked:
     a JSON Schema says what an object may be, and not how it is read. What has no id before it is malformed, and what
     is malformed to ``Json``.
 

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from onceflow.errors import ConfigurationError
-from onceflow.formats.protobuf_schema import MESSAGES, RANGES, TIMESTAMP, WRAPPERS, Descriptor, is_map, name_of
+from onceflow.formats.protobuf_schema import MESSAGES, RANGES, Descriptor, is_map, is_time, is_wrapper, name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -94,9 +94,9 @@ def _of_one(path: str, kind: DataType, of: Descriptor) -> Iterator[str]:
     if of.type in RANGES:
         if not (isinstance(kind, _WHOLE) or (isinstance(kind, DecimalType) and kind.scale == 0)):
             yield _other(path, kind, of)
-    elif of.type in MESSAGES and of.message_type.full_name in WRAPPERS:
+    elif of.type in MESSAGES and is_wrapper(of):
         yield from _of_one(path, kind, of.message_type.fields_by_number[1])
-    elif of.type in MESSAGES and of.message_type.full_name == TIMESTAMP:
+    elif of.type in MESSAGES and is_time(of):
         if not isinstance(kind, TimestampType):
             yield _other(path, kind, of)
     elif of.type in MESSAGES and isinstance(kind, StructType):

@@ -29,7 +29,15 @@ from onceflow.options.arguments import named_fields, require_fields
 try:
     from onceflow.formats.protobuf_fit import in_micros, names_in, require_fit
     from onceflow.formats.protobuf_reading import Decoder, ReadingPlan
-    from onceflow.formats.protobuf_schema import ProtobufSchema, kind_of, loads, message_in, schema_of
+    from onceflow.formats.protobuf_schema import (
+        MisfitError,
+        ProtobufSchema,
+        kind_of,
+        loads,
+        message_in,
+        readable,
+        schema_of,
+    )
     from onceflow.formats.protobuf_writing import Encoder, WritingPlan, head_of
 except ImportError as missing:
     raise SetupError(
@@ -112,7 +120,7 @@ class Protobuf(Format):
         what = "the schema of Protobuf"
         if isinstance(self.schema, bytes):
             found = ProtobufSchema(self.schema)
-            return found, message_in(found, self.message, what).full_name
+            return found, readable(message_in(found, self.message, what), what).full_name
         descriptor = getattr(self.schema, "DESCRIPTOR", None)
         if descriptor is None or not hasattr(descriptor, "fields_by_name"):
             raise ConfigurationError(
@@ -121,7 +129,7 @@ class Protobuf(Format):
                 action="give the class of a message (payments_pb2.Payment), or the bytes of a descriptor set",
             )
         found = schema_of(descriptor)
-        return found, message_in(found, self.message or descriptor.full_name, what).full_name
+        return found, readable(message_in(found, self.message or descriptor.full_name, what), what).full_name
 
     def reading(self, part: PartOfRecord) -> RecordReading:
         """By the schemas of its registry, as far as they are known."""
@@ -140,7 +148,8 @@ class Protobuf(Format):
         )
         whose = f"the schema of subject {subject}"
         schema = loads(known.reader, whose)
-        name = message_in(schema, self.message if given is None else given[1], whose).full_name
+        asked = self.message if given is None else given[1]
+        name = readable(message_in(schema, asked, whose, anywhere=given is not None), whose).full_name
         writers = {each: loads(text, f"schema {each}") for each, text in known.writers.items()}
         return _ProtobufReading.of(ReadingPlan(schema, name, writers), known.absent, self.registry.name)
 
@@ -169,8 +178,8 @@ class Protobuf(Format):
             )
             whose = f"schema {found.id} of subject {subject}"
             schema = loads(found.text, whose)
-            message = message_in(schema, self.message, whose, anywhere=False)
-            head = head_of(found.id, message)
+            message = readable(message_in(schema, self.message, whose, anywhere=False), whose)
+            head = _head(found.id, message)
         require_fit(columns, message, whose)
         encoder = Encoder(WritingPlan(schema, message.full_name, head, names_in(columns)))
         row = F.struct(*(in_micros(column_named(each.name), each.dataType).alias(each.name) for each in columns))
@@ -183,6 +192,18 @@ class Protobuf(Format):
         made = F.udf(encoder, _WRITTEN, useArrow=False)(row)
         whole = F.when(made["why"].isNotNull(), refusing_by(made["column"], made["why"])).otherwise(made["value"])
         return whole if refusal is None else F.when(refusal == F.lit(""), whole)
+
+
+def _head(schema_id: int, message: Any) -> bytes:
+    try:
+        return head_of(schema_id, message)
+    except MisfitError as error:
+        raise ConfigurationError(
+            f"schema {schema_id} cannot be written by: {error}",
+            harmless="always: nothing was written",
+            cause="where a message stands in its schema's file is written before each record",
+            action="give the topic a message of its own in the file, not inside of another one",
+        ) from None
 
 
 _WRITTEN = StructType().add("value", BinaryType()).add("column", StringType()).add("why", StringType())

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from math import copysign
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -22,20 +23,23 @@ from onceflow.formats.arrow_values import END_S, FIRST_S
 from onceflow.formats.protobuf_schema import (
     MESSAGES,
     RANGES,
-    TIMESTAMP,
-    WRAPPERS,
     Descriptor,
     MisfitError,
     ProtobufSchema,
     is_map,
+    is_time,
+    is_wrapper,
     message_in,
     name_of,
+    names_in_the_way,
     path_of,
 )
 
 _F = FieldDescriptor
 HEAD: Final = 5
 """What Confluent's serializers write before a record: the byte 0, and the schema's id in four more."""
+_LONGEST: Final = 35
+"""Bits of a number of a place: what goes on behind them is none."""
 _NANOS: Final = 1_000_000_000
 
 Value = Any
@@ -110,7 +114,7 @@ def _parsed(found: _Parser | str, data: bytes, whose: str) -> tuple[Value, str |
         return found(data), None
     except MisfitError as error:
         return None, str(error)
-    except (DecodeError, ValueError, RecursionError):
+    except (DecodeError, ValueError, RecursionError, LookupError):
         return None, f"it is no record of {whose}"
 
 
@@ -130,10 +134,9 @@ def _parsers(reading: ReadingPlan) -> _Parsers:
     for schema_id, schema in reading.writers.items():
         try:
             writer = message_in(schema, reading.message, f"schema {schema_id}", anywhere=False)
-        except ConfigurationError as error:
-            found[schema_id] = {_NOWHERE: error.what}
-        else:
             found[schema_id] = {path_of(writer): _parser(reader, writer)}
+        except (ConfigurationError, MisfitError) as error:
+            found[schema_id] = {_NOWHERE: str(getattr(error, "what", error))}
     return found
 
 
@@ -172,13 +175,14 @@ def _path_in(data: bytes) -> tuple[tuple[int, ...], int]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift < _LONGEST:
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
+    raise IndexError
 
 
 # -- from a message to values -----------------------------------------------------------------------------------------
@@ -186,6 +190,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _message(reader: Descriptor, writer: Descriptor, path: str) -> Read:
     """From a message of the writer's to values of the reader's fields, which are found by their numbers."""
+    if names := names_in_the_way(writer):
+        raise MisfitError(f"{writer.full_name} has a name {names[0]}, which is one of Google's library's own")
     theirs = {each.number: each for each in writer.fields}
     parts = [_field(each, theirs.get(each.number), f"{path}{each.name}") for each in reader.fields]
 
@@ -223,9 +229,13 @@ def _field(reader: Descriptor, writer: Descriptor | None, path: str) -> Read:
     if writer.has_presence:
         return lambda message: found(getattr(message, name)) if message.HasField(name) else absent
     if reader.is_repeated:
-        default = writer.default_value
-        return lambda message: absent if getattr(message, name) == default else found(getattr(message, name))
+        return lambda message: found(getattr(message, name)) if _is_written(getattr(message, name)) else absent
     return lambda message: found(getattr(message, name))
+
+
+def _is_written(value: Value) -> bool:
+    """Whether a value that has no presence is on the wire: -0.0 is."""
+    return bool(value) or (isinstance(value, float) and copysign(1, value) < 0)
 
 
 def _absent(reader: Descriptor) -> Value:
@@ -303,13 +313,12 @@ def _whole(ours: tuple[int, int], theirs: tuple[int, int], path: str) -> Read:
 
 def _one_message(reader: Descriptor, writer: Descriptor, path: str) -> Read:
     ours, theirs = reader.message_type, writer.message_type
-    special = {TIMESTAMP, *WRAPPERS}
-    if ours.full_name != theirs.full_name and special & {ours.full_name, theirs.full_name}:
+    if any(special(reader) != special(writer) for special in (is_time, is_wrapper)):
         raise _other(reader, writer, path)
     whole = _message(ours, theirs, f"{path}.")
-    if ours.full_name in WRAPPERS:
+    if is_wrapper(reader):
         return lambda message: whole(message)[0]
-    if ours.full_name == TIMESTAMP:
+    if is_time(reader):
 
         def micros(message: Any) -> int:
             seconds, nanos = whole(message)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import Message
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -39,12 +40,14 @@ from onceflow.twophase.forms import OTHER_FORM
 Descriptor = Any
 """A message's or a field's descriptor: ``google.protobuf`` has no types of its own."""
 
-TIMESTAMP: Final = "google.protobuf.Timestamp"
-WRAPPERS: Final = frozenset(
+_TIMESTAMP: Final = ("google.protobuf.Timestamp", [1, 2])
+_WRAPPERS: Final = frozenset(
     f"google.protobuf.{of}Value"
     for of in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 """Messages around one value, which say by their presence that it is not null."""
+_TAKEN: Final = frozenset(name for name in dir(Message) if not name.startswith("__"))
+"""What Google's classes of messages are asked by: a field or a message of such a name stands in its place."""
 
 _F = FieldDescriptor
 RANGES: Final[Mapping[int, tuple[int, int]]] = {
@@ -136,7 +139,7 @@ def message_in(schema: ProtobufSchema, name: str | None, what: str, *, anywhere:
         anywhere: Also in the files that are imported.
 
     Raises:
-        ConfigurationError: There is none, or Spark has no type for it; says which part.
+        ConfigurationError: There is none.
     """
     pool, file = _pool(schema.compiled, what)
     own = list(file.message_types_by_name.values())
@@ -144,7 +147,7 @@ def message_in(schema: ProtobufSchema, name: str | None, what: str, *, anywhere:
     if name is None:
         found = own[0] if own else None
     else:
-        for full in [f"{file.package}.{name}", name] if file.package else [name]:
+        for full in [name, f"{file.package}.{name}"] if file.package else [name]:
             try:
                 found = pool.FindMessageTypeByName(full)
                 break
@@ -153,14 +156,33 @@ def message_in(schema: ProtobufSchema, name: str | None, what: str, *, anywhere:
     if found is None or not (anywhere or found.file.name == file.name):
         has = ", ".join(each.full_name for each in own) or "no message"
         raise _wrong(what, f"it has {f'no message {name}' if name else 'no message'}; its file {file.name} has {has}")
-    for trouble in _troubles(found, "", ()):
-        raise _wrong(what, trouble)
     return found
 
 
+def readable(message: Descriptor, what: str) -> Descriptor:
+    """A message, if Spark has a type for it.
+
+    Raises:
+        ConfigurationError: It has none; says which part.
+    """
+    for trouble in _troubles(message, "", (), set()):
+        raise _wrong(what, trouble)
+    return message
+
+
 def path_of(message: Descriptor) -> tuple[int, ...]:
-    """Where a message stands in its file: its number among the file's, and inside of others their numbers first."""
+    """Where a message stands in its file: its number among the file's, and inside of others their numbers first.
+
+    Raises:
+        MisfitError: It stands inside of a message with a map, whose entries are messages there to some programs that
+            count, Confluent's for Python, and not to others, those for Java.
+    """
     outer = message.containing_type
+    if outer is not None and any(is_map(each) for each in outer.fields):
+        raise MisfitError(
+            f"{message.full_name} stands inside of {outer.full_name}, which has a map: programs count its place "
+            "differently"
+        )
     siblings = message.file.message_types_by_name if outer is None else outer.nested_types_by_name
     at = list(siblings).index(message.name)
     return (at,) if outer is None else (*path_of(outer), at)
@@ -190,11 +212,20 @@ def _wrong(what: str, trouble: str) -> ConfigurationError:
 # -- types ------------------------------------------------------------------------------------------------------------
 
 
-def _troubles(message: Descriptor, path: str, inside: tuple[str, ...]) -> Iterator[str]:
+def names_in_the_way(message: Descriptor) -> list[str]:
+    """Names by which Google's library could not be asked for the message."""
+    return sorted(_TAKEN & {*message.fields_by_name, *message.nested_types_by_name, *message.enum_types_by_name})
+
+
+def _troubles(message: Descriptor, path: str, inside: tuple[str, ...], seen: set[str]) -> Iterator[str]:
     """Why Spark has no type for a message, the first first."""
     if message.full_name in inside:
         yield f"{message.full_name} is inside of itself, and Spark's types end somewhere"
         return
+    if message.full_name in seen:
+        return
+    for name in names_in_the_way(message):
+        yield f"message {message.full_name} has a name {name}, which is one of Google's library's own"
     if not message.fields:
         yield f"message {message.full_name}{f' of field {path[:-1]}' if path else ''} has no fields"
     names: set[str] = set()
@@ -202,8 +233,21 @@ def _troubles(message: Descriptor, path: str, inside: tuple[str, ...]) -> Iterat
         if each.name.lower() in names:
             yield f"message {message.full_name} has two fields {each.name}: Spark ignores the case of names"
         names.add(each.name.lower())
-        if each.type in MESSAGES and each.message_type.full_name not in {TIMESTAMP, *WRAPPERS}:
-            yield from _troubles(each.message_type, f"{path}{each.name}.", (*inside, message.full_name))
+        if each.type in MESSAGES and not (is_time(each) or is_wrapper(each)):
+            yield from _troubles(each.message_type, f"{path}{each.name}.", (*inside, message.full_name), seen)
+    seen.add(message.full_name)
+
+
+def is_time(of: Descriptor) -> bool:
+    """Whether a field of messages is Google's Timestamp."""
+    message = of.message_type
+    return (message.full_name, [each.number for each in message.fields]) == _TIMESTAMP
+
+
+def is_wrapper(of: Descriptor) -> bool:
+    """Whether a field of messages is one of Google's wrappers."""
+    message = of.message_type
+    return message.full_name in _WRAPPERS and list(message.fields_by_number) == [1]
 
 
 def is_map(of: Descriptor) -> bool:
@@ -227,9 +271,9 @@ def _kind_of_field(of: Descriptor) -> DataType:
 def _kind_of_one(of: Descriptor) -> DataType:
     if of.type not in MESSAGES:
         return _KINDS[of.type]
-    if of.message_type.full_name == TIMESTAMP:
+    if is_time(of):
         return TimestampType()
-    if of.message_type.full_name in WRAPPERS:
+    if is_wrapper(of):
         return _KINDS[of.message_type.fields_by_number[1].type]
     return kind_of(of.message_type)
 

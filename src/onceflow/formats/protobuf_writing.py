@@ -18,12 +18,12 @@ from onceflow.formats.arrow_values import END_S, FIRST_S
 from onceflow.formats.protobuf_schema import (
     MESSAGES,
     RANGES,
-    TIMESTAMP,
-    WRAPPERS,
     Descriptor,
     MisfitError,
     ProtobufSchema,
     is_map,
+    is_time,
+    is_wrapper,
     message_in,
     name_of,
     path_of,
@@ -194,11 +194,13 @@ def _same(value: Value) -> Value:
 
 
 def _number(of: Descriptor) -> Make:
-    numbers: dict[str, int] = {each.name: each.number for each in of.enum_type.values}
+    # Of several names of a number the first is what it is read as.
+    first: dict[int, str] = {each.number: each.name for each in reversed(of.enum_type.values)}
+    numbers = {name: each for each, name in first.items()}
 
     def number(value: str) -> int:
         if value not in numbers:
-            raise MisfitError("is none of the enum's names")
+            raise MisfitError("is none of the enum's names, or another name of one")
         return numbers[value]
 
     return number
@@ -216,7 +218,7 @@ def _whole(first: int, last: int) -> Make:
 
 def _made_message(of: Descriptor, inner: Any) -> Make:
     of_class = GetMessageClass(of.message_type)
-    if of.message_type.full_name == TIMESTAMP:
+    if is_time(of):
 
         def time(micros: int) -> Any:
             seconds, rest = divmod(micros, 1_000_000)
@@ -225,7 +227,7 @@ def _made_message(of: Descriptor, inner: Any) -> Make:
             return of_class(seconds=seconds, nanos=rest * 1_000)
 
         return time
-    if of.message_type.full_name in WRAPPERS:
+    if is_wrapper(of):
         made = _made(of.message_type.fields_by_number[1], ())
         return lambda value: of_class(value=made(value))
     put = _putting(of.message_type, inner)

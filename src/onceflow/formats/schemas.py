@@ -7,6 +7,7 @@ Must not know: where they are kept, the registry's client, how an epoch commits.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,13 @@ from onceflow.formats.registry import SchemaRegistry
 
 SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
 """A registry's words."""
+
+
+def schema_type_of(text: str) -> SchemaType:
+    """Of a schema as a checkpoint keeps it."""
+    found = json.loads(text)
+    keys = set(found) if isinstance(found, dict) else set()
+    return "PROTOBUF" if keys == {"protobuf"} else "JSON" if keys == {"json_schema"} else "AVRO"
 
 
 @dataclass(frozen=True, slots=True)

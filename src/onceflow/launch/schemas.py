@@ -5,7 +5,6 @@ Must not know: formats' bytes, Spark, how an epoch commits.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from typing import Literal
@@ -15,7 +14,7 @@ from onceflow.connectors.registry.client import RegistryClient
 from onceflow.errors import CheckpointConflictError, ConfigurationError, RegistryError
 from onceflow.formats.avro_schema import dumps, parse
 from onceflow.formats.registry import SchemaRegistry, require_one_each
-from onceflow.formats.schemas import ReadingSchemas, Schemas, SchemaType, WantedSchema, WritingSchema
+from onceflow.formats.schemas import ReadingSchemas, Schemas, SchemaType, WantedSchema, WritingSchema, schema_type_of
 from onceflow.waiting import turns
 
 log = logging.getLogger(__name__)
@@ -95,12 +94,12 @@ class StartSchemas(Schemas):
             self._learn_versions(registry, subject, schema_type)
         for wanted in self._wanted:
             if wanted.registry == registry.name and wanted.id not in self._of(registry):
-                self._learn(
-                    SchemaOfId(registry.name, wanted.id, self._looked_up(registry, wanted, schema_type, fails=fails))
-                )
+                self._learn(SchemaOfId(registry.name, wanted.id, self._looked_up(registry, wanted, fails=fails)))
         known = self._of(registry)
         writers = {
-            schema_id: text for schema_id, text in known.items() if text is not None and _type_of(text) == schema_type
+            schema_id: text
+            for schema_id, text in known.items()
+            if text is not None and schema_type_of(text) == schema_type
         }
         return ReadingSchemas(reader, writers, frozenset(set(known) - set(writers)))
 
@@ -192,14 +191,12 @@ class StartSchemas(Schemas):
             if found is not None:
                 self._learn_id(registry, found)
 
-    def _looked_up(
-        self, registry: SchemaRegistry, wanted: WantedSchema, schema_type: SchemaType, *, fails: bool
-    ) -> str | None:
+    def _looked_up(self, registry: SchemaRegistry, wanted: WantedSchema, *, fails: bool) -> str | None:
         """The schema of an id that a record has named; None when it has not come for a while, or cannot be read."""
         why = f"{registry.describe()} does not have it"
         for _ in turns(_ABSENT_S, _PAUSE_S):
             try:
-                text = self._client(registry).schema(wanted.id, schema_type)
+                text = self._client(registry).schema(wanted.id)
             except ConfigurationError as error:
                 why = error.what
                 break
@@ -230,17 +227,17 @@ class StartSchemas(Schemas):
             if text is None:
                 continue
             try:
-                now = self._client(registry).schema(schema_id, _type_of(text))
+                is_still = self._client(registry).is_still(schema_id, text)
             except RegistryError as error:
                 log.warning("%s: the job goes on with the schemas that its checkpoint has", error.what)
                 return
-            if now is None:
+            if is_still is None:
                 log.warning(
                     "%s does not have schema %d any more, by which this job reads: it goes on with its own copy",
                     registry.describe(),
                     schema_id,
                 )
-            elif not _same(now, text):
+            elif not is_still:
                 raise CheckpointConflictError(
                     f"schema {schema_id} of {registry.describe()} is another one than this checkpoint has read by",
                     harmless="never: records would be read as what they are not",
@@ -287,21 +284,6 @@ class StartSchemas(Schemas):
         if registry.name not in self._clients:
             self._clients[registry.name] = RegistryClient(registry)
         return self._clients[registry.name]
-
-
-def _type_of(text: str) -> SchemaType:
-    """Of a schema as the checkpoint keeps it."""
-    found = json.loads(text)
-    keys = set(found) if isinstance(found, dict) else set()
-    return "PROTOBUF" if keys == {"protobuf"} else "JSON" if keys == {"json_schema"} else "AVRO"
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two texts of one type are one schema."""
-    first, second = json.loads(one), json.loads(other)
-    if _type_of(other) == "PROTOBUF":  # what protoc makes of a text may differ by its version
-        first, second = first["protobuf"]["texts"], second["protobuf"]["texts"]
-    return bool(first == second)
 
 
 def _at(version: int | None) -> str:

@@ -163,6 +163,15 @@ def debezium_jars() -> list[Path]:
     return [*_pinned("debezium", None), *broker_jars()]
 
 
+def debezium_binlog_jars() -> list[Path]:
+    """The class path of Kafka Connect with Debezium's connector for MySQL, which reads MariaDB's binlog too, for tests.
+
+    Raises:
+        SetupError: As of ``broker_jars``.
+    """
+    return [*_pinned("debezium-binlog", None), *debezium_jars()]
+
+
 def connect_avro_jars() -> list[Path]:
     """What lets Kafka Connect write Avro by a schema registry, for the class path of ``debezium_jars``, for tests.
 

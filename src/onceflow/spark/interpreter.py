@@ -25,6 +25,7 @@ from onceflow.spark.internals import analyzed_plan, elements
 from onceflow.spark.plan import kind_of, nodes_of
 from onceflow.spark.sentences import other_python
 
+_AGAIN_S = 0.1
 _OF_A_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _VARIABLE, _SETTING = "PYSPARK_PYTHON", "spark.pyspark.python"
 
@@ -87,15 +88,17 @@ def try_out(session: SparkSession, interpreter: str, within_s: float) -> None:
         ConfigurationError: It is another; with the setting that says which it is.
         EpochFailedError: No executor ran the task in time.
     """
-    context, over = session.sparkContext, threading.Event()
+    context, over, done = session.sparkContext, threading.Event(), threading.Event()
     kept, group = context.pythonExec, f"onceflow-{uuid.uuid4().hex}"
     of_before = {name: context.getLocalProperty(name) for name in _OF_A_GROUP}
 
     def cancel() -> None:
-        over.set()
-        context.cancelJobGroup(group)
+        if not done.wait(within_s):
+            over.set()
+        while not done.wait(_AGAIN_S):  # Spark may know the job only now
+            context.cancelJobGroup(group)
 
-    clock = threading.Timer(within_s, cancel)
+    clock = threading.Thread(target=cancel, name="onceflow-executors", daemon=True)
     context.pythonExec = interpreter
     context.setJobGroup(group, f"a task in {interpreter}", True)
     clock.start()
@@ -109,7 +112,8 @@ def try_out(session: SparkSession, interpreter: str, within_s: float) -> None:
             raise
         raise _refused(found, session, interpreter) from None
     finally:
-        clock.cancel()
+        done.set()
+        clock.join()
         context.pythonExec = kept
         for name, value in of_before.items():
             context.setLocalProperty(name, value)  # type: ignore[arg-type]  # Java's null takes it away

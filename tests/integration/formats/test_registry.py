@@ -291,7 +291,7 @@ def test_what_is_no_registry_is_told(code, body):
     with liar(code, body) as url:
         client = RegistryClient(of.SchemaRegistry(url))
         with pytest.raises(RegistryUnavailableError) as error:
-            client.schema(1, "AVRO")
+            client.schema(1)
         parts_of(error.value, RegistryUnavailableError, url, "schema 1")
 
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onceflow.connectors.registry import protoc
 from onceflow.errors import ConfigurationError
 from onceflow.formats.protobuf_reading import Decoder, ReadingPlan
-from onceflow.formats.protobuf_schema import kind_of, message_in, path_of, schema_of
+from onceflow.formats.protobuf_schema import kind_of, message_in, path_of, readable, schema_of
 from onceflow.formats.protobuf_writing import Encoder, WritingPlan, head_of
 from tests.support.protobuf import class_of, framed, schema_from
 
@@ -258,7 +259,6 @@ def test_a_place_is_written_as_confluent_reads_it(bank):
         "bank.Payment": [0],
         "bank.Other": [1],
         "bank.Other.Inner": [1, 0],
-        "bank.Payment.In": None,
     }.items():
         message = message_in(bank, name, "it")
         head = head_of(300, message)
@@ -267,7 +267,7 @@ def test_a_place_is_written_as_confluent_reads_it(bank):
         confluent.ProtobufSerializer._encode_varints(buffer := _Buffer(), list(path_of(message)), zigzag=True)
         expected = bytes(buffer)
         assert head[5:] == expected
-        assert place is None or list(path_of(message)) == place
+        assert list(path_of(message)) == place
 
 
 class _Buffer(bytearray):
@@ -328,8 +328,103 @@ def test_equal_rows_are_equal_bytes(bank):
 def test_a_schema_that_cannot_be_read_is_refused(text, why):
     """By what is wrong with it."""
     with pytest.raises(ConfigurationError) as error:
-        message_in(schema_from(text), None, "it")
+        readable(message_in(schema_from(text), None, "it"), "it")
     assert why in error.value.what
+
+
+def test_a_minus_zero_is_there():
+    """It is on the wire, though it equals the default."""
+    data = class_of(one("double"), "M")(f=-0.0).SerializeToString()
+    found, _ = decoder(one("double", "repeated"), "M", {7: one("double")})(framed(7, data))
+    assert str(found[0]) == "[-0.0]"
+
+
+def test_another_name_of_an_enums_number_is_refused():
+    """It would be read as the first."""
+    schema = schema_from(
+        'syntax = "proto3"; message M { E f = 1; enum E { option allow_alias = true; A = 0; B = 0; C = 1; } }'
+    )
+    write = Encoder(WritingPlan(schema, "M", b"", (("f", ()),)))
+    assert [write([name])[0] is None for name in "ABC"] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "inside", ["int32 IsInitialized = 1;", "int32 HasField = 1;", "int32 f = 1; message FromString { int32 n = 1; }"]
+)
+def test_a_name_of_googles_library_is_refused(inside):
+    """In the reader's schema and in a writer's: the library could not be asked any more."""
+    schema = schema_from(f'syntax = "proto3"; message M {{ {inside} }}')
+    with pytest.raises(ConfigurationError, match="one of Google's library's own"):
+        readable(message_in(schema, "M", "it"), "it")
+    _, why = decoder(one("int32"), "M", {7: schema})(framed(7, b""))
+    assert "one of Google's library's own" in why
+
+
+def test_a_place_without_an_end_is_told_at_once(bank):
+    """However long the record is."""
+    read = decoder(bank, "bank.Payment", {1: bank})
+    for place in (b"\xff" * 4_000_000, b"\x82" + b"\x80" * 4 + b"\x01", b"\xfe\xff\xff\xff\x0f"):
+        assert read(framed(1, b"", place)) == (None, "it has no place of its message behind its schema's id")
+
+
+def test_a_message_is_found_by_its_full_name():
+    """Also where its package, repeated, names another one."""
+    schema = schema_from(
+        'syntax = "proto3"; package a; message M { int32 n = 1; } message a { message M { string s = 1; } }'
+    )
+    assert [field.name for field in message_in(schema, "a.M", "it").fields] == ["n"]
+    assert [field.name for field in message_in(schema, "a.a.M", "it").fields] == ["s"]
+
+
+def test_a_place_that_programs_count_differently_is_none():
+    """Behind a map, whose entry is a message to some: such records are malformed, by the reason."""
+    schema = schema_from('syntax = "proto3"; message O { map<string, int32> m = 1; message X { int32 n = 1; } }')
+    _, why = decoder(schema, "O.X", {1: schema})(framed(1, b"", b"\x04\x00\x00"))
+    assert "programs count its place differently" in why
+
+
+def test_what_a_writer_has_beside_the_readers_fields_is_passed_over(bank):
+    """Whatever it is: Spark needs no type for it."""
+    more = "google.protobuf.Struct more = 90; Payment self = 91; int32 USER = 92; Nothing none = 93; message Nothing {}"
+    text = BANK.replace("string user = 1;", f"string user = 1; {more}").replace(
+        "// import", 'import "google/protobuf/struct.proto"; // import'
+    )
+    newer = schema_from(text, money=MONEY)
+    made = class_of(newer, "bank.Payment")(user="u", self={"user": "inner"}, none={}, USER=5)
+    made.more["a"] = 1
+    found, why = decoder(bank, "bank.Payment", {1: newer})(framed(1, made.SerializeToString()))
+    assert (found[0], why) == ("u", None)
+
+
+def test_a_text_of_a_registry_is_compiled_as_it_was_meant(monkeypatch, tmp_path):
+    """Maps as their entries, an import behind an address, what Confluent and Google have; in a folder of others."""
+    (tmp_path / "grpc_tools").mkdir()
+    (tmp_path / "grpc_tools" / "protoc.py").write_text("raise SystemExit('another one ran')")
+    monkeypatch.chdir(tmp_path)
+    schema = schema_from(
+        """
+        syntax = "proto3"; option go_package = "https://example.org/x"; import "money.proto";
+        import "google/type/date.proto"; import "confluent/meta.proto";
+        message M {
+          repeated ByEntry by = 1; google.type.Date day = 2; money.Amount amount = 3;
+          message ByEntry { option map_entry = true; string key = 1; int64 value = 2; }
+        }
+        """,
+        money=MONEY,
+    )
+    assert kind_of(message_in(schema, "M", "it"))["by"].dataType.simpleString() == "map<string,bigint>"
+    data = class_of(schema, "M")(by={"a": 1}).SerializeToString()
+    assert value_of(schema, data) == {"a": 1}
+
+
+@pytest.mark.parametrize("name", ["@/etc/passwd", ".", "..", "/etc/x.proto", "a/../../x.proto", "--version"])
+def test_a_name_that_protoc_would_take_for_something_else_is_refused(name):
+    """An option, a file of options, a place outside of the folder: nothing of it is in the words."""
+    text = f'syntax = "proto3"; import "{name}"; message M {{ int32 f = 1; }}'
+    with pytest.raises(ConfigurationError) as error:
+        protoc.compiled({protoc.MAIN: text, name: text_of("int32")}, "it")
+    assert "root:" not in str(error.value)
+    assert "it refers to a file" in error.value.what
 
 
 def test_the_page_says_what_each_type_is_read_as():

@@ -27,6 +27,7 @@ from onceflow.connectors.database.introspection import (
     is_given,
     never_left_out,
     required_columns,
+    told_type,
 )
 from onceflow.connectors.database.limits import Limit, limits
 from onceflow.connectors.database.refusals import by_pooler
@@ -495,7 +496,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         A number that is rounded when it is staged is right by every count and sum.
         """
         columns = [c for c in table.columns if c.name not in (own.ID, own.HASH, own.DELETE, *own.SEQUENCE)]
-        wanted = {c.name: c.type.compile(self._engine.dialect) for c in columns}
+        wanted = {c.name: told_type(c.type, self._engine.dialect) for c in columns}
         with self._engine.begin() as connection:
             have = column_types(connection, table.schema, table.name)
             strange = sorted(name for name, kind in wanted.items() if have.get(name) != kind)

@@ -5,10 +5,12 @@ Must not know: which tables are whose, any particular database.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, Dialect, inspect
+from sqlalchemy.types import TypeEngine
 
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import database_of
@@ -17,10 +19,18 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ReflectedColumn
 
 
+def told_type(kind: TypeEngine[Any], dialect: Dialect) -> str:
+    """A type as two tables can be compared by.
+
+    MariaDB tells a whole number's type with the width in which it is shown, ``BIGINT(20)``, which no value hangs on.
+    """
+    return re.sub(r"((?:TINY|SMALL|MEDIUM|BIG)INT|INTEGER)\(\d+\)", r"\1", kind.compile(dialect))
+
+
 def column_types(connection: Connection, schema: str | None, table: str) -> dict[str, str]:
     """Each column's type, as two tables can be compared by."""
     found = inspect(connection).get_columns(table, schema=schema)
-    types = {c["name"]: c["type"].compile(connection.dialect) for c in found}
+    types = {c["name"]: told_type(c["type"], connection.dialect) for c in found}
     return types | database_of(connection).cutting(connection, schema, table)
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Column, Engine, MetaData, SmallInteger, Strin
 
 from onceflow.connectors.database import marks
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.introspection import column_types
+from onceflow.connectors.database.introspection import column_types, told_type
 from onceflow.connectors.database.target import Target
 from onceflow.errors import ConfigurationError, RecoveryError
 
@@ -65,7 +65,7 @@ def make(engine: Engine, mine: own.Tables, table: Table, who: str, target: Targe
     if inspect(engine).has_table(table.name, schema=table.schema):
         with engine.begin() as connection:
             have = column_types(connection, table.schema, table.name)
-        wanted = {c.name: c.type.compile(engine.dialect) for c in table.columns}
+        wanted = {c.name: told_type(c.type, engine.dialect) for c in table.columns}
         if strange := sorted(name for name in {*wanted, *have} if wanted.get(name) != have.get(name)):
             raise ConfigurationError(
                 f"{who}: {table.name} has another shape than its target: {', '.join(strange)}",

@@ -22,7 +22,7 @@ from onceflow.errors import (
 )
 from onceflow.formats.avro_schema import dumps, inlined, parse
 from onceflow.formats.registry import SchemaRegistry
-from onceflow.formats.schemas import SchemaType, WritingSchema
+from onceflow.formats.schemas import SchemaType, WritingSchema, schema_type_of
 from onceflow.masking import in_text
 from onceflow.options.given import plain
 from onceflow.twophase.forms import OTHER_FORM
@@ -75,11 +75,30 @@ class RegistryClient:
         with self._translating("its types of schemas"):
             self._client.get_schema_types()
 
-    def schema(self, schema_id: int, schema_type: SchemaType) -> str | None:
-        """The schema of an id, whole; None where there is none."""
+    def schema(self, schema_id: int) -> str | None:
+        """The schema of an id, whole, of whichever type it is; None where there is none."""
         with self._translating(f"schema {schema_id}"):
             found = self._found(lambda: self._client.get_schema(schema_id))
-            return None if found is None else self._whole(found, schema_type, f"schema {schema_id}")
+            return None if found is None else self._whole(found, f"schema {schema_id}")
+
+    def is_still(self, schema_id: int, text: str) -> bool | None:
+        """Whether an id has the schema that ``schema`` gave; None where it has none any more."""
+        with self._translating(f"schema {schema_id}"):
+            found = self._found(lambda: self._client.get_schema(schema_id))
+            if found is None:
+                return None
+            known, of = json.loads(text), schema_type_of(text)
+            if (found.schema_type or "AVRO") != of:
+                return False
+            try:
+                if of == "PROTOBUF" and self._texts(found) == known["protobuf"]["texts"]:
+                    return True  # what was compiled once is known without protoc
+                now = json.loads(self._whole(found, f"schema {schema_id}"))
+            except ConfigurationError:
+                return False
+            if of == "PROTOBUF":  # a registry may lay out its texts anew
+                return bool(now["protobuf"]["compiled"] == known["protobuf"]["compiled"])
+            return bool(now == known)
 
     def version(self, subject: str, version: int | None, schema_type: SchemaType) -> WritingSchema | None:
         """A version of a subject, None for its newest; None where there is none."""
@@ -93,7 +112,10 @@ class RegistryClient:
             )
             if found is None:
                 return None
-            return WritingSchema(int(found.schema_id), self._whole(found.schema, schema_type, f"subject {subject}"))
+            has = found.schema.schema_type or "AVRO"
+            if has != schema_type:
+                raise self._of_another_type(f"subject {subject}", has, schema_type)
+            return WritingSchema(int(found.schema_id), self._whole(found.schema, f"subject {subject}"))
 
     def versions(self, subject: str) -> list[int]:
         """The versions of a subject, oldest first; empty where there is none."""
@@ -135,25 +157,17 @@ class RegistryClient:
                 return None
             raise
 
-    def _whole(self, schema: Any, schema_type: SchemaType, what: str) -> str:
+    def _whole(self, schema: Any, what: str) -> str:
         """A schema with those that it refers to in itself."""
         found = schema.schema_type or "AVRO"
         whose = f"{what} of {self._registry.describe()}"
-        if found != schema_type:
-            raise ConfigurationError(
-                f"{whose} is {found}, and {schema_type} was asked for",
-                harmless="always: nothing was read or written by it",
-                cause="the subject, or the topic's records, are of another format",
-                action="name the subject that is meant; Raw() hands on the bytes",
-            )
         try:
-            if schema_type == "AVRO":
+            if found == "AVRO":
                 return self._whole_avro(schema, whose, ())
-            if schema_type == "JSON":
+            if found == "JSON":
                 return json.dumps({"json_schema": json.loads(schema.schema_str)}, sort_keys=True)
-            texts = {protoc.MAIN: str(schema.schema_str)}
-            self._add_imports(schema, texts)
-            return protoc.compiled(texts, whose).dumps()
+            if found == "PROTOBUF":
+                return protoc.compiled(self._texts(schema), whose).dumps()
         except RecursionError:
             raise ConfigurationError(
                 f"{whose} is nested too deeply",
@@ -161,6 +175,15 @@ class RegistryClient:
                 cause="a schema that no program has made for its records",
                 action="look at who has registered it; Raw() hands on the bytes",
             ) from None
+        raise self._of_another_type(what, found, "AVRO, PROTOBUF or JSON")
+
+    def _of_another_type(self, what: str, found: str, asked: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{what} of {self._registry.describe()} is {found}, and {asked} was asked for",
+            harmless="always: nothing was read or written by it",
+            cause="the subject, or the topic's records, are of another format",
+            action="name the subject that is meant; Raw() hands on the bytes",
+        )
 
     def _whole_avro(self, schema: Any, whose: str, inside: tuple[tuple[str, int], ...]) -> str:
         others = {}
@@ -168,7 +191,7 @@ class RegistryClient:
             at = (str(reference.subject), int(reference.version))
             if at in inside:
                 continue
-            other = self._client.get_version(*at).schema
+            other = self._referred(reference, whose)
             others[str(reference.name)] = json.loads(self._whole_avro(other, whose, (*inside, at)))
         try:
             own = json.loads(schema.schema_str)
@@ -179,13 +202,30 @@ class RegistryClient:
             parse(text, whose)
         return text
 
-    def _add_imports(self, schema: Any, texts: dict[str, str]) -> None:
-        """The texts that a schema of Protobuf refers to, each under the name that it is imported by."""
-        for reference in schema.references or ():
-            if str(reference.name) not in texts:
-                other = self._client.get_version(str(reference.subject), int(reference.version)).schema
-                texts[str(reference.name)] = str(other.schema_str)
-                self._add_imports(other, texts)
+    def _texts(self, schema: Any) -> dict[str, str]:
+        """A schema of Protobuf and those that it refers to, each under the name that it is imported by."""
+        texts = {protoc.MAIN: str(schema.schema_str)}
+
+        def add(each: Any) -> None:
+            for reference in each.references or ():
+                if str(reference.name) not in texts:
+                    other = self._referred(reference, f"a schema of {self._registry.describe()}")
+                    texts[str(reference.name)] = str(other.schema_str)
+                    add(other)
+
+        add(schema)
+        return texts
+
+    def _referred(self, reference: Any, whose: str) -> Any:
+        found = self._found(lambda: self._client.get_version(str(reference.subject), int(reference.version)))
+        if found is None:
+            raise ConfigurationError(
+                f"{whose} refers to version {reference.version} of subject {reference.subject}, which is not there",
+                harmless="always: nothing was read or written by it",
+                cause="it was deleted",
+                action="register it again; Raw() hands on the bytes",
+            )
+        return found.schema
 
     @contextlib.contextmanager
     def _translating(self, what: str) -> Iterator[None]:

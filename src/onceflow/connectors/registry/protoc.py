@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 MAIN: Final = "onceflow_main.proto"
 _WITHIN_S = 20.0
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NAME = re.compile(r"\w[\w ./-]*\w")
+_TOKEN = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
+"""A text in quotes, or a comment, which may hold the beginning of the other."""
+_MAP_ENTRY = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
+_ENTRY = "onceflow_map_entry"
 _IMPORT = re.compile(r"""\bimport\s+(?:(?:public|weak|option)\s+)?["']([^"']+)["']\s*;""")
 
 
@@ -51,7 +55,7 @@ def compiled(texts: Mapping[str, str], what: str) -> ProtobufSchema:
             return
         file = _descriptor(texts[name]) if name in texts else _well_known(name)
         if file is None and name in texts:
-            for each in _IMPORT.findall(_COMMENT.sub(" ", texts[name])):
+            for each in _IMPORT.findall(_TOKEN.sub(lambda found: found[1] or " ", texts[name])):
                 add(each, (*inside, name))
             file = _by_protoc(name, texts[name], ordered, what)
         if file is None:
@@ -80,10 +84,13 @@ def _well_known(name: str) -> Any:
     """Of a file that everybody has; None of another one."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415 - an extra
 
-    if re.fullmatch(r"google/protobuf/[a-z_]+\.proto", name) is None:
+    if re.fullmatch(r"(google/(protobuf|type)|confluent(/types?)?)/[a-z_]+\.proto", name) is None:
         return None
+    path = name.removesuffix(".proto").replace("/", ".")
+    if path.startswith("confluent."):  # Confluent's serializers never register these
+        path = "confluent_kafka.schema_registry." + path.replace("confluent.type.", "confluent.types.")
     try:
-        module = importlib.import_module(f"{name.removesuffix('.proto').replace('/', '.')}_pb2")
+        module = importlib.import_module(f"{path}_pb2")
     except ImportError:
         return None
     return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
@@ -101,25 +108,37 @@ def _by_protoc(name: str, text: str, before: Any, what: str) -> Any:
             action="pip install 'onceflow[protobuf]'",
         )
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or name.startswith("-"):
+    if _NAME.fullmatch(name) is None or ".." in path.parts:  # protoc takes options, and files of them, as names
         raise _none(what, f"it refers to a file {name!r}")
     with tempfile.TemporaryDirectory(prefix="onceflow-protoc-") as folder:
         source, imports, out = Path(folder, "source"), Path(folder, "imports"), Path(folder, "out")
         (source / path).parent.mkdir(parents=True)
-        (source / path).write_text(text, "utf-8")
+        # Confluent's registries have written maps as their entries, with an option that protoc takes from nobody.
+        (source / path).write_text(_MAP_ENTRY.sub(f'reserved "{_ENTRY}";', text), "utf-8")
         imports.write_bytes(before.SerializeToString())
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={source}"]
+        # No module of the working folder, which may be others'.
+        command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"--proto_path={source}"]
         command += [f"--descriptor_set_in={imports}"] if before.file else []
         command += [f"--descriptor_set_out={out}", name]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _none(what, f"protoc did not end ({type(error).__name__})") from None
-        if done.returncode != 0:
+        if done.returncode != 0 or not out.exists():
             lines = [line for line in done.stderr.splitlines() if line.startswith(f"{name}:")]
             said = " ".join(lines or done.stderr.replace(f"{source}/", "").split())[:300]
             raise _none(what, f"protoc says: {said}")
-        return FileDescriptorSet.FromString(out.read_bytes()).file[0]
+        file = FileDescriptorSet.FromString(out.read_bytes()).file[0]
+    _mark_entries(file.message_type)
+    return file
+
+
+def _mark_entries(messages: Any) -> None:
+    for each in messages:
+        if _ENTRY in each.reserved_name:
+            each.reserved_name.remove(_ENTRY)
+            each.options.map_entry = True
+        _mark_entries(each.nested_type)
 
 
 def _none(what: str, trouble: str) -> ConfigurationError:
