@@ -1,16 +1,18 @@
-"""CPU that reading costs by format: a million payments as JSON, as Avro by one schema, and by one of five.
+"""CPU that reading costs by format: a million payments as JSON, as Avro by one schema and by one of five, as Protobuf.
 
     python -m bench.formats --records 1000000 --rounds 5
 
 What a source does with the bytes of a record, from memory and in one thread, without Kafka: parsing, the looks whether
-its schema is known and whether it is malformed, and all of its columns. Seconds are of Java's whole process (user and
-system), the rounds' order changes. Results go to ``bench/results/formats.json``.
+its schema is known and whether it is malformed, and all of its columns. Seconds are of Java and of its Python workers
+(user and system), the rounds' order changes. A decimal is a text in Protobuf, which has none. Results go to
+``bench/results/formats.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import struct
 import sys
@@ -22,18 +24,27 @@ from bench.machine import head, load
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
+from onceflow.connectors.registry import protoc
 from onceflow.formats import avro_format
 from onceflow.formats.avro_schema import dumps, of_columns
 from onceflow.formats.contract import PartOfRecord, RecordReading
 from onceflow.formats.json_format import Json
+from onceflow.formats.protobuf_format import Protobuf
 from onceflow.local.jars import spark_jars
 
 RESULTS = Path(__file__).parent / "results" / "formats.json"
 _VALUE = PartOfRecord(("payments",), "value")
 _SCHEMAS = 5
+_PROTO = """
+syntax = "proto3"; import "google/protobuf/timestamp.proto";
+message Payment {
+  string user_id = 1; string amount = 2; google.protobuf.Timestamp paid_at = 3; int32 shop = 4; string currency = 5;
+}
+"""
 
 
 def _session() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         SparkSession.builder.master("local[1]")
         .config("spark.jars", ",".join(map(str, spark_jars())))
@@ -71,10 +82,9 @@ def _malformed(form: RecordReading) -> Column:
 
 
 def _cpu_s() -> float:
-    """Of Java's process."""
-    (java,) = (each for each in psutil.Process().children(recursive=True) if each.name() == "java")
-    times = java.cpu_times()
-    return float(times.user + times.system)
+    """Of Java's process, and of the Python workers below it, which live on."""
+    times = [each.cpu_times() for each in psutil.Process().children(recursive=True)]
+    return float(sum(each.user + each.system for each in times))
 
 
 def measured(records: int, rounds: int) -> dict[str, Any]:
@@ -92,8 +102,12 @@ def measured(records: int, rounds: int) -> dict[str, Any]:
         known = {_SCHEMAS - n: dumps(schema) for n in range(schemas)}
         return avro_format.reading_by(dumps(schema), known, frozenset(), "registry")
 
+    proto = Protobuf(protoc.compiled({protoc.MAIN: _PROTO}, "the bench's").compiled, message="Payment")
+    of_proto = rows.withColumn("amount", F.col("amount").cast("string"))
+    as_proto = of_proto.select(proto.encode(of_proto.schema.fields, _VALUE).alias("value")).cache()
     ways = {
         "json": (as_json, Json(ddl)),
+        "protobuf": (as_proto, proto.reading(_VALUE)),
         "avro by one schema": (framed, avro_of(1)),
         "avro by one of five": (framed, avro_of(_SCHEMAS)),
     }
