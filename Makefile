@@ -187,8 +187,11 @@ sql-rows: jars .venv-flink/.ready ## Ask Flink for the rows that tests/sql/rows_
 bench-databases: jars ## Rows a second into PostgreSQL, beside Spark's JDBC writer, and into PostgreSQL and Kafka in one commit; 15 minutes
 	@$(BIN)/python -m bench.databases $(ARGS)
 
-bench-formats: jars ## CPU that reading a million payments costs as JSON and as Avro; 2 minutes
+bench-formats: jars ## CPU that reading a million payments costs as JSON, Avro and Protobuf; 3 minutes
 	@$(BIN)/python -m bench.formats $(ARGS)
+
+bench-fraud-formats: jars .venv-flink/.ready ## The fraud job in JSON and in Avro by a registry, ours and Flink's; 8 minutes
+	@$(BIN)/python -m bench.fraud_formats $(ARGS)
 
 bench-executors: jars ## A copy on a standalone cluster of one executor and of two; 6 minutes
 	@$(BIN)/python -m bench.executors $(ARGS)

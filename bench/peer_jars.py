@@ -16,6 +16,13 @@ FLINK_CONNECTOR = jars.Jar(
     size=10_666_527,
     sha256="5605c691d11a501382c383fecba37a7a552467da5ab7ba904ef5d6f3d62c5616",
 )
+FLINK_AVRO = jars.Jar(
+    org="org.apache.flink",
+    name="flink-sql-avro-confluent-registry",
+    rev="2.2.0",
+    size=23_075_867,
+    sha256="dc331e14107ded6e07f5f77321aa06d8019aa9f33654d0658e49648409b5b80d",
+)
 POSTGRESQL_DRIVER = jars.Jar(
     org="org.postgresql",
     name="postgresql",

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from bench.peer_jars import FLINK_CONNECTOR, fetched
+from bench.peer_jars import FLINK_AVRO, FLINK_CONNECTOR, fetched
 from bench.workload import PARTITIONS
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -68,7 +68,7 @@ class Assignment:
     """What a system is told, as JSON in its one argument.
 
     Attributes:
-        work: ``copy``, ``fraud``; of payments ``table``, ``copy-payments``, or ``both`` of these.
+        work: ``copy``, ``fraud``, ``fraud-avro``; of payments ``table``, ``copy-payments``, or ``both`` of these.
         servers: Kafka's address.
         source: The topic to read.
         sink: The topic to write.
@@ -86,6 +86,7 @@ class Assignment:
         database: Where the table is: SQLAlchemy's URL.
         table: The table to write.
         jars: More jars for Spark's own systems.
+        registry: The schema registry of payments in Avro.
     """
 
     work: str
@@ -106,6 +107,7 @@ class Assignment:
     database: str = ""
     table: str = ""
     jars: Sequence[str] = ()
+    registry: str = ""
 
 
 class Process:
@@ -193,6 +195,7 @@ class Stage:
         (place / "scratch").mkdir(parents=True)
         if system.name == "flink" and not self._flink_jar:
             self._flink_jar = str(fetched(FLINK_CONNECTOR))
+        of_flink = [self._flink_jar, *([str(fetched(FLINK_AVRO))] if more.get("registry") else [])]
         return Assignment(
             work=work,
             servers=more.pop("servers", self.servers),
@@ -201,7 +204,7 @@ class Stage:
             checkpoint=str(place / "checkpoint"),
             scratch=str(place / "scratch"),
             guarantee=system.guarantee,
-            flink_jar=self._flink_jar if system.name == "flink" else "",
+            flink_jar=";file://".join(of_flink) if system.name == "flink" else "",
             **more,
         )
 

@@ -67,11 +67,17 @@ if told["work"] == "copy":
     query = "INSERT INTO sink SELECT k, v FROM source"
 else:
     json_format = {"value.format": "json", "value.json.timestamp-format.standard": "ISO-8601"}
+    of_source, time = json_format | {"value.json.ignore-parse-errors": "true"}, "TIMESTAMP_LTZ(3)"
+    if told["registry"]:  # an instant of Avro's is a TIMESTAMP to Flink, in UTC
+        of_source, time = (
+            {"value.format": "avro-confluent", "value.avro-confluent.url": told["registry"]},
+            "TIMESTAMP(3)",
+        )
     keyed = {"key.format": "raw", "key.fields": "user_id"}
     tables.execute_sql(
-        "CREATE TABLE source (user_id STRING, amount DECIMAL(18, 2), event_time TIMESTAMP_LTZ(3), "
+        f"CREATE TABLE source (user_id STRING, amount DECIMAL(18, 2), event_time {time}, "
         "WATERMARK FOR event_time AS event_time - INTERVAL '10' SECOND) "
-        f"WITH ({options(**source, **json_format, **{'value.json.ignore-parse-errors': 'true'})})"
+        f"WITH ({options(**source, **of_source)})"
     )
     tables.execute_sql(
         "CREATE TABLE sink (window_start TIMESTAMP(3), user_id STRING, transactions BIGINT, total DECIMAL(38, 2)) "

@@ -34,7 +34,9 @@ def alerts(spark):
     payments = of.KafkaSource(
         kafka,
         told["source"],
-        value=of.Json("user_id string, amount decimal(18,2), event_time timestamp"),
+        value=of.Avro(registry=of.SchemaRegistry(told["registry"]))
+        if told["registry"]
+        else of.Json("user_id string, amount decimal(18,2), event_time timestamp"),
         on_malformed="skip",
         max_records_per_epoch=told["per_epoch"],
     ).load(spark)
