@@ -12,7 +12,7 @@ CHECK = command -v $(or $(PYTHON),python3) >/dev/null || { echo "onceflow needs 
 SEED ?=
 SEEDS ?=
 MINUTES ?=
-.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-versions test-three test-clusters test-security example example-postgres example-offsets walk simulate fuzz bench bench-before bench-databases bench-executors bench-formats bench-restart \
+.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-versions test-three test-clusters test-security example example-postgres example-offsets walk simulate fuzz bench bench-before bench-databases bench-executors bench-formats bench-fraud-formats bench-restart \
 	bench-page peer-expiry soak machines lint types format \
 	diagram settings reference rooms sql-options sql-oracle sql-rows peers-sql lock clean
 
