@@ -34,9 +34,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from onceflow.errors import ConfigurationError
 from onceflow.formats.avro_schema import Schema, name_of, parts
-from onceflow.formats.refused import NOT_UTF8, not_utf8
+from onceflow.formats.refused import NOT_UTF8, not_utf8, require_no_trouble
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -85,14 +84,7 @@ def require_fit(columns: Sequence[StructField], schema: Schema, whose: str) -> N
         )
     else:
         troubles = list(_of_record("", columns, schema))
-    if troubles:
-        raise ConfigurationError(
-            f"the columns do not fit {whose}: {'; '.join(troubles)}",
-            harmless="always: nothing was written",
-            cause=f"the output has {', '.join(f'{field.name} {field.dataType.simpleString()}' for field in columns)}",
-            action="cast or rename the columns in the stream function, or give the sink's Avro another schema",
-            columns=[field.name for field in columns],
-        )
+    require_no_trouble(troubles, columns, whose)
 
 
 def _of_record(path: str, columns: Sequence[StructField], schema: Schema) -> Iterator[str]:

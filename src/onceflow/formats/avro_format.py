@@ -26,7 +26,7 @@ from onceflow.formats.avro_resolution import resolution
 from onceflow.formats.avro_schema import END, Schema, dumps, for_spark, framed, of_columns, parse, resolved
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.refused import not_utf8, refusing
-from onceflow.formats.registry import SchemaRegistry
+from onceflow.formats.registry import SchemaRegistry, require_a_schema
 from onceflow.formats.schemas import present_schemas, subject_of
 from onceflow.formats.times import AS_TIMES, times_wrong
 from onceflow.formats.wire_form import HEAD, has_head, head, id_in, is_one_of, unknown_in
@@ -86,19 +86,8 @@ class Avro(Format):
         require_fields(self)
         if self.schema is not None:
             parse(self.schema, "the schema of Avro")
-        needs = [name for name in ("subject", "version", "register") if getattr(self, name) not in (None, False)]
-        if self.registry is None and (self.schema is None or needs):
-            raise ConfigurationError(
-                f"Avro is given {' and '.join(needs)} without a registry" if needs else "Avro has no schema",
-                cause=f"schema={'given' if self.schema else None}, registry=None",
-                action="give schema=, or registry=SchemaRegistry(url); subject, version and register are a registry's",
-            )
-        if self.schema is not None and self.version is not None:
-            raise ConfigurationError(
-                "Avro is given a schema and a version: each says what becomes columns",
-                cause=f"version={self.version}",
-                action="leave one of them away",
-            )
+        of_registry = {name: getattr(self, name) for name in ("subject", "version", "register")}
+        require_a_schema("Avro", self.schema, self.registry, of_registry)
 
     def reading(self, part: PartOfRecord) -> RecordReading:
         """By the schemas of its registry, as far as they are known."""

@@ -29,8 +29,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from onceflow.errors import ConfigurationError
 from onceflow.formats.protobuf_schema import MESSAGES, RANGES, Descriptor, is_map, is_time, is_wrapper, name_of
+from onceflow.formats.refused import require_no_trouble
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -53,15 +53,7 @@ def require_fit(columns: Sequence[StructField], message: Descriptor, whose: str)
     Raises:
         ConfigurationError: Names each column, its type, and what the message has.
     """
-    troubles = list(_of_message("", columns, message))
-    if troubles:
-        raise ConfigurationError(
-            f"the columns do not fit {whose}: {'; '.join(troubles)}",
-            harmless="always: nothing was written",
-            cause=f"the output has {', '.join(f'{field.name} {field.dataType.simpleString()}' for field in columns)}",
-            action="cast or rename the columns in the stream function, or give the sink another message",
-            columns=[field.name for field in columns],
-        )
+    require_no_trouble(list(_of_message("", columns, message)), columns, whose)
 
 
 def _of_message(path: str, columns: Sequence[StructField], message: Descriptor) -> Iterator[str]:

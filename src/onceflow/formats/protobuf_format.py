@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from onceflow.errors import ConfigurationError, SetupError
 from onceflow.formats.contract import Format, PartOfRecord, RecordReading, column_named
 from onceflow.formats.refused import NOT_UTF8, not_utf8, refusing, refusing_by
-from onceflow.formats.registry import SchemaRegistry
+from onceflow.formats.registry import SchemaRegistry, require_a_schema
 from onceflow.formats.schemas import present_schemas, subject_of
 from onceflow.formats.times import as_written, times_read, times_wrong
 from onceflow.formats.wire_form import unknown_in
@@ -99,19 +99,8 @@ class Protobuf(Format):
 
     def __post_init__(self) -> None:
         require_fields(self)
-        needs = [name for name in ("subject", "version") if getattr(self, name) is not None]
-        if self.registry is None and (self.schema is None or needs):
-            raise ConfigurationError(
-                f"Protobuf is given {' and '.join(needs)} without a registry" if needs else "Protobuf has no schema",
-                cause=f"schema={'given' if self.schema is not None else None}, registry=None",
-                action="give schema=, or registry=SchemaRegistry(url); subject and version are a registry's",
-            )
-        if self.schema is not None and self.version is not None:
-            raise ConfigurationError(
-                "Protobuf is given a schema and a version: each says what becomes columns",
-                cause=f"version={self.version}",
-                action="leave one of them away",
-            )
+        of_registry = {name: getattr(self, name) for name in ("subject", "version")}
+        require_a_schema("Protobuf", self.schema, self.registry, of_registry)
         if self.schema is not None:
             self._given()
 

@@ -8,13 +8,13 @@ Must not know: sinks, where the bytes go.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from onceflow.errors import RowRefusedError
+from onceflow.errors import ConfigurationError, RowRefusedError
 from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
@@ -50,6 +50,27 @@ def refusing_by(column: Column, why: Column) -> Column:
     """Bytes that are never had: the row fails its task, by a column's name and a reason that were found in it."""
     told = F.to_json(F.struct(column.alias("column"), F.lit("").alias("type"), why.alias("why")))
     return F.raise_error(F.concat(F.lit(_MARKER), told)).cast("binary")
+
+
+def require_no_trouble(troubles: Sequence[str], columns: Sequence[StructField], whose: str) -> None:
+    """Refuse columns that a schema cannot hold.
+
+    Args:
+        troubles: Why, of each by its name, its type, and what the schema has; empty where all fit.
+        columns: All of them.
+        whose: Whose schema it is, for the message.
+
+    Raises:
+        ConfigurationError: There is a trouble.
+    """
+    if troubles:
+        raise ConfigurationError(
+            f"the columns do not fit {whose}: {'; '.join(troubles)}",
+            harmless="always: nothing was written",
+            cause=f"the output has {', '.join(f'{field.name} {field.dataType.simpleString()}' for field in columns)}",
+            action="cast or rename the columns in the stream function, or give the sink's format another schema",
+            columns=[field.name for field in columns],
+        )
 
 
 def refused_from(message: str) -> RowRefusedError | None:

@@ -6,7 +6,7 @@ Must not know: its client, what asks it, checkpoints.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -137,6 +137,35 @@ class SchemaRegistry(BaseModel):
 
 def _addresses(of: SchemaRegistry) -> str:
     return ", ".join(map(in_text, of.url))
+
+
+def require_a_schema(
+    kind: str, schema: object, registry: SchemaRegistry | None, of_registry: Mapping[str, Any]
+) -> None:
+    """Refuse a format without a schema, with two, or with a registry's arguments and none.
+
+    Args:
+        kind: The format's name.
+        schema: What was given as its schema.
+        registry: Its registry.
+        of_registry: By name what only a registry has a use for; None or False where it was not given.
+
+    Raises:
+        ConfigurationError: It cannot work.
+    """
+    needs = [name for name, value in of_registry.items() if value not in (None, False)]
+    if registry is None and (schema is None or needs):
+        raise ConfigurationError(
+            f"{kind} is given {' and '.join(needs)} without a registry" if needs else f"{kind} has no schema",
+            cause=f"schema={'given' if schema is not None else None}, registry=None",
+            action=f"give schema=, or registry=SchemaRegistry(url); {', '.join(of_registry)} are a registry's",
+        )
+    if schema is not None and of_registry["version"] is not None:
+        raise ConfigurationError(
+            f"{kind} is given a schema and a version: each says what becomes columns",
+            cause=f"version={of_registry['version']}",
+            action="leave one of them away",
+        )
 
 
 def require_one_each(registries: Sequence[SchemaRegistry]) -> None:
