@@ -32,10 +32,10 @@ def server():
 
 @pytest.fixture
 def table(server):
-    server.execute(
-        "drop table if exists account", "drop table if exists copy", f"create table account ({TABLE})",
-        f"create table copy ({TABLE})",
-    )  # fmt: skip
+    """An empty database, onceflow's tables of another test gone too."""
+    for (name,) in server.execute("show tables"):
+        server.execute(f"drop table {name}")
+    server.execute(f"create table account ({TABLE})", f"create table copy ({TABLE})")
     return server
 
 
@@ -107,7 +107,7 @@ SHIFT = (
     "update account set id = id - 1 where id <= 50 order by id",
 )
 """Each key between the ends is deleted and made again, at one position of the log."""
-STEPS = ("change", "change", "shift", "rotate", "open", "commit", "kill", "start", "pause", "resume", "copy")
+STEPS = ("change", "change", "shift", "rotate", "open", "commit", "kill", "start", "copy")
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.faults) for n in range(2, 10))])
@@ -133,15 +133,12 @@ def test_a_table_is_copied(spark, cluster, table, tmp_path, seed):
             elif step in ("kill", "start") and alive == (step == "kill"):
                 connector.kill() if alive else connector.start()
                 alive = not alive
-            elif step in ("pause", "resume") and alive:
-                connector.pause(on=step == "pause")
             elif step == "copy":
                 copied(spark, cluster, connector, table, tmp_path)
         for each in left:
             each.commit()
         if not alive:
             connector.start()
-        connector.pause(on=False)
         connector.wait_sent()
         found = copied(spark, cluster, connector, table, tmp_path)
         assert found == table.execute("select * from account order by id")
