@@ -135,7 +135,7 @@ def test_a_job_is_stopped_with_a_savepoint_and_rescaled(cluster, new_topic, tmp_
     before = Counter(p.read())
     q.send(100)
     said = resume(q, "-s", tmp_path / "s4")
-    assert "nothing is written again" in said
+    assert "no decided row is written again" in said
     written = Counter(p.read()) - before
     assert newest(p.read()) == Counter(key for key, _ in q.sent)
     assert sum(written.values()) == sum(rows_of(d) for d in q.decisions())

@@ -104,13 +104,13 @@ def test_a_resolve_that_died_is_run_again_or_was_done(pipeline, client):
 
     txn(pipeline, *choose, crash="O1")
     assert starts(pipeline) == 2
-    assert {part["choice"] for part in txn(pipeline, "resolve")["undone"]["parts"]} == {None}
+    assert {part["choice"] for part in txn(pipeline, "resolve")["undone"]["participants"]} == {None}
     stopped = pipeline.run()
     assert stopped.code == 1
     assert "nothing proves whether these were committed" in stopped.log
 
     txn(pipeline, *choose, crash="O2")
-    assert {part["choice"] for part in txn(pipeline, "resolve")["undone"]["parts"]} == {"write-again"}
+    assert {part["choice"] for part in txn(pipeline, "resolve")["undone"]["participants"]} == {"write-again"}
     pipeline.run_well()
     pipeline.check_output()
     assert pipeline.open_transactions() == []
