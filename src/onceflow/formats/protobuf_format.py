@@ -1,7 +1,7 @@
 """Protobuf: a record's fields by a message, alone or with a schema registry's id before them.
 
-Spark's own ``from_protobuf`` (its jar ``spark-protobuf``) is not used: it takes numbers of 32 unsigned bits for signed
-ones, looks at nested messages for fields of another type no more, and knows one schema. Google's parser in Python
+Spark's own ``from_protobuf`` (its jar ``spark-protobuf``) is not used: it does not look for fields of another type in
+messages inside, which are then their defaults in silence, and knows one schema a column. Google's parser in Python
 does the work, in Spark's Python workers.
 Must not know: Kafka, the registry's client, checkpoints.
 """
