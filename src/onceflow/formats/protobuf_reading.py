@@ -127,13 +127,13 @@ _NOWHERE: Final = (-1,)
 
 @lru_cache(maxsize=64)
 def _parsers(reading: ReadingPlan) -> _Parsers:
-    reader = message_in(reading.reader, reading.message, "the schema of Protobuf")
+    reader = message_in(reading.reader, reading.message, "the schema of Protobuf", whole=True)
     if reading.writers is None:
         return {_NO_ID: {(): _parser(reader, reader)}}
     found: _Parsers = {}
     for schema_id, schema in reading.writers.items():
         try:
-            writer = message_in(schema, reading.message, f"schema {schema_id}", anywhere=False)
+            writer = message_in(schema, reading.message, f"schema {schema_id}", anywhere=False, whole=True)
             found[schema_id] = {path_of(writer): _parser(reader, writer)}
         except (ConfigurationError, MisfitError) as error:
             found[schema_id] = {_NOWHERE: str(getattr(error, "what", error))}

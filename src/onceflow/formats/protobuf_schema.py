@@ -16,7 +16,6 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import Message
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -46,8 +45,8 @@ _WRAPPERS: Final = frozenset(
     for of in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 """Messages around one value, which say by their presence that it is not null."""
-_TAKEN: Final = frozenset(name for name in dir(Message) if not name.startswith("__"))
-"""What Google's classes of messages are asked by: a field or a message of such a name stands in its place."""
+_TAKEN: Final = frozenset(("CopyFrom", "FromString", "HasField", "IsInitialized", "SerializeToString", "SetInParent"))
+"""What messages are asked by here: a field of such a name would stand in its place."""
 
 _F = FieldDescriptor
 RANGES: Final[Mapping[int, tuple[int, int]]] = {
@@ -129,7 +128,9 @@ def schema_of(message: Descriptor) -> ProtobufSchema:
     return ProtobufSchema(found.SerializeToString(deterministic=True))
 
 
-def message_in(schema: ProtobufSchema, name: str | None, what: str, *, anywhere: bool = True) -> Descriptor:
+def message_in(
+    schema: ProtobufSchema, name: str | None, what: str, *, anywhere: bool = True, whole: bool = False
+) -> Descriptor:
     """A message's descriptor.
 
     Args:
@@ -137,6 +138,7 @@ def message_in(schema: ProtobufSchema, name: str | None, what: str, *, anywhere:
         name: Its full name, or in the file that is meant its name; None for the first message of that file.
         what: Whose schema it is, for the message.
         anywhere: Also in the files that are imported.
+        whole: The name is a full one.
 
     Raises:
         ConfigurationError: There is none.
@@ -147,7 +149,7 @@ def message_in(schema: ProtobufSchema, name: str | None, what: str, *, anywhere:
     if name is None:
         found = own[0] if own else None
     else:
-        for full in [name, f"{file.package}.{name}"] if file.package else [name]:
+        for full in [name, f"{file.package}.{name}"] if file.package and not whole else [name]:
             try:
                 found = pool.FindMessageTypeByName(full)
                 break
@@ -214,7 +216,7 @@ def _wrong(what: str, trouble: str) -> ConfigurationError:
 
 def names_in_the_way(message: Descriptor) -> list[str]:
     """Names by which Google's library could not be asked for the message."""
-    return sorted(_TAKEN & {*message.fields_by_name, *message.nested_types_by_name, *message.enum_types_by_name})
+    return sorted(_TAKEN & set(message.fields_by_name))
 
 
 def _troubles(message: Descriptor, path: str, inside: tuple[str, ...], seen: set[str]) -> Iterator[str]:

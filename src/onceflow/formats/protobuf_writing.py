@@ -103,7 +103,7 @@ _Put = Callable[[Any, Any], None]
 
 @lru_cache(maxsize=64)
 def _writer(writing: WritingPlan) -> tuple[_Put, Any]:
-    message = message_in(writing.schema, writing.message, "the schema of Protobuf")
+    message = message_in(writing.schema, writing.message, "the schema of Protobuf", whole=True)
     return _putting(message, writing.columns), GetMessageClass(message)
 
 

@@ -71,7 +71,7 @@ class StartSchemas(Schemas):
         """
         for registry in registries:
             self._enter(registry)
-            if self._is_new(registry):
+            if not any(each.registry == registry.name for each in self._kept_before()):
                 self._client(registry).look()
 
     # -- what formats ask -------------------------------------------------------------------------
@@ -108,11 +108,13 @@ class StartSchemas(Schemas):
     ) -> WritingSchema:
         """As the contract says. What the checkpoint has for the same question is not asked for again."""
         self._enter(registry)
+        # A subject's newest is asked for by its type too: another format at the sink asks for another one.
+        asked = text if schema_type == "AVRO" else schema_type
         for each in self._all():
             if isinstance(each, SchemaOfWriter) and (each.registry, each.subject, each.asked) == (
                 registry.name,
                 subject,
-                text,
+                asked,
             ):
                 return WritingSchema(each.id, each.text)
         if self.may == "neither":
@@ -124,7 +126,7 @@ class StartSchemas(Schemas):
                 subject=subject,
             )
         found = self._written(registry, subject, schema_type, text, register=register)
-        self._learn(SchemaOfWriter(registry.name, subject, text, found.id, found.text))
+        self._learn(SchemaOfWriter(registry.name, subject, asked, found.id, found.text))
         return found
 
     def _written(
@@ -223,31 +225,43 @@ class StartSchemas(Schemas):
 
     def _compare(self, registry: SchemaRegistry) -> None:
         """Refuse a registry whose ids mean other schemas than those of the checkpoint; one that is away may be."""
-        for schema_id, text in sorted(self._of(registry).items()):
-            if text is None:
-                continue
+        known = {schema_id: text for schema_id, text in self._of(registry).items() if text is not None}
+        written = {
+            each.id: each for each in self._all() if isinstance(each, SchemaOfWriter) and each.registry == registry.name
+        }
+        for schema_id, text in sorted({**{n: each.text for n, each in written.items()}, **known}.items()):
             try:
-                is_still = self._client(registry).is_still(schema_id, text)
+                is_still = self._is_still(registry, schema_id, text, written.get(schema_id))
             except RegistryError as error:
                 log.warning("%s: the job goes on with the schemas that its checkpoint has", error.what)
                 return
             if is_still is None:
                 log.warning(
-                    "%s does not have schema %d any more, by which this job reads: it goes on with its own copy",
+                    "%s does not have schema %d any more, by which this job goes: it goes on with its own copy",
                     registry.describe(),
                     schema_id,
                 )
             elif not is_still:
                 raise CheckpointConflictError(
-                    f"schema {schema_id} of {registry.describe()} is another one than this checkpoint has read by",
-                    harmless="never: records would be read as what they are not",
+                    f"schema {schema_id} of {registry.describe()} is another one than this checkpoint has gone by",
+                    harmless="never: records would be read, or written, as what they are not",
                     cause="another registry answers under this address or name, or this one was emptied and filled "
                     "again",
-                    action="name the registry that is meant; a job that is to read by another one gives it a name of "
+                    action="name the registry that is meant; a job that is to go by another one gives it a name of "
                     "its own: SchemaRegistry(url, name=…)",
                     registry=registry.name,
                     schema=schema_id,
                 )
+
+    def _is_still(
+        self, registry: SchemaRegistry, schema_id: int, text: str, written: SchemaOfWriter | None
+    ) -> bool | None:
+        client = self._client(registry)
+        # Of what a sink asked for the registry says itself whether it is the same: it may have laid it out anew.
+        of_avro = written is not None and written.asked and schema_type_of(text) == "AVRO"
+        if written is not None and of_avro and client.registered(written.subject, text) == schema_id:
+            return True
+        return client.is_still(schema_id, text)
 
     # -- what is known ----------------------------------------------------------------------------
 

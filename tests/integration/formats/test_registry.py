@@ -384,3 +384,52 @@ def test_json_behind_the_id_of_its_schema(world, shared, produce, new_topic):
     assert [name for name in world.kept() if name.startswith("write.")]
     with pytest.raises(ConfigurationError, match="needs the registry"):
         of.JsonSchema().encode([], None)
+
+
+def test_a_sink_that_changes_its_format_asks_anew(world, shared, produce):
+    """What was kept for Avro is none for JSON Schema: the id before a value says which of both it is."""
+    client = SchemaRegistryClient({"url": shared})
+    produce(world.topic, [b'{"user": "a"}'])
+    of_avro = registered(shared, f"{world.out}-value", {**V1, "fields": V1["fields"][:1]})
+    registry = of.SchemaRegistry(shared)
+
+    def copied(value):
+        job = of.Job(f"copy-{world.topic}", checkpointing=of.Checkpointing(world.where, interval="100 ms"))
+        source = of.KafkaSource(world.cluster, world.topic, value=of.Json("user string"))
+        sink = of.KafkaSink(world.cluster, world.out, value=value)
+        job.stream(sources=[source], sinks=[sink])(source.load)
+        job.run(until="caught-up")
+
+    copied(of.Avro(registry=registry))
+    other, of_user = f"{world.out}-json", {"title": "u", "type": "object", "properties": {"user": {"type": "string"}}}
+    of_json = client.register_schema(other, Schema(json.dumps(of_user), "JSON"))
+    produce(world.topic, [b'{"user": "b"}'])
+    copied(of.JsonSchema(registry=registry, subject=other))
+    found = [value[:5] for _, value in read_topic(world.cluster, world.out)]
+    assert found == [framed(of_avro, b""), framed(of_json, b"")]
+
+
+@pytest.mark.faults
+def test_a_sink_of_a_registry_that_was_filled_again_is_refused(world, own, produce):
+    """Its records would stand behind the id of another schema; one that is away, or has it still, is none."""
+    registered(own.url, f"{world.out}-value", {**V1, "fields": V1["fields"][:1]})
+    form = of.Avro(registry=of.SchemaRegistry(own.url))
+
+    def copied():
+        job = of.Job(f"copy-{world.topic}", checkpointing=of.Checkpointing(world.where, interval="100 ms"))
+        source = of.KafkaSource(world.cluster, world.topic, value=of.Json("user string"))
+        sink = of.KafkaSink(world.cluster, world.out, value=form)
+        job.stream(sources=[source], sinks=[sink])(source.load)
+        produce(world.topic, [b'{"user": "a"}'])
+        job.run(until="caught-up")
+
+    copied()
+    copied()
+    own.stop()
+    copied()
+    own.start()
+    copied()
+    registered(own.url, "something-else", V3)
+    with pytest.raises(CheckpointConflictError, match="is another one"):
+        copied()
+    assert len(read_topic(world.cluster, world.out)) == 4

@@ -3,6 +3,7 @@
 import pickle
 import re
 import struct
+import subprocess
 from decimal import Decimal
 from functools import cache
 from itertools import product
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceflow.connectors.registry import protoc
-from onceflow.errors import ConfigurationError
+from onceflow.errors import ConfigurationError, RegistryUnavailableError
 from onceflow.formats.protobuf_reading import Decoder, ReadingPlan
 from onceflow.formats.protobuf_schema import kind_of, message_in, path_of, readable, schema_of
 from onceflow.formats.protobuf_writing import Encoder, WritingPlan, head_of
@@ -348,9 +349,7 @@ def test_another_name_of_an_enums_number_is_refused():
     assert [write([name])[0] is None for name in "ABC"] == [False, True, False]
 
 
-@pytest.mark.parametrize(
-    "inside", ["int32 IsInitialized = 1;", "int32 HasField = 1;", "int32 f = 1; message FromString { int32 n = 1; }"]
-)
+@pytest.mark.parametrize("inside", ["int32 IsInitialized = 1;", "int32 HasField = 1;", "int32 FromString = 1;"])
 def test_a_name_of_googles_library_is_refused(inside):
     """In the reader's schema and in a writer's: the library could not be asked any more."""
     schema = schema_from(f'syntax = "proto3"; message M {{ {inside} }}')
@@ -365,6 +364,36 @@ def test_a_place_without_an_end_is_told_at_once(bank):
     read = decoder(bank, "bank.Payment", {1: bank})
     for place in (b"\xff" * 4_000_000, b"\x82" + b"\x80" * 4 + b"\x01", b"\xfe\xff\xff\xff\x0f"):
         assert read(framed(1, b"", place)) == (None, "it has no place of its message behind its schema's id")
+
+
+def test_a_message_of_that_name_in_another_package_is_another_one():
+    """Its records are malformed to a reader whose message has no package."""
+    reader = schema_from('syntax = "proto3"; message Payment { int32 n = 1; }')
+    other = schema_from('syntax = "proto3"; package refunds; message Payment { int32 n = 1; }')
+    _, why = decoder(reader, "Payment", {1: other})(framed(1, b"\x08\x07"))
+    assert "it has no message Payment" in why
+
+
+def test_names_that_are_in_nobodys_way_are_taken():
+    """Google's library has such methods, and nothing here asks by them; a message inside may have any name."""
+    text = 'syntax = "proto3"; message M { int32 Clear = 1; HasField f = 2; message HasField { int32 ByteSize = 1; } }'
+    schema = schema_from(text)
+    readable(message_in(schema, "M", "it"), "it")
+    data = class_of(schema, "M")(Clear=5, f={"ByteSize": 6}).SerializeToString()
+    assert decoder(schema, "M")(data) == ((5, (6,)), None)
+    write = Encoder(WritingPlan(schema, "M", b"", (("Clear", ()), ("f", (("ByteSize", ()),)))))
+    assert write([5, (6,)])[0] == data
+
+
+def test_that_protoc_was_not_asked_is_no_verdict(monkeypatch):
+    """A machine without room is told as that: the schema is not taken for none."""
+
+    def ended(*_, **__):
+        return subprocess.CompletedProcess([], -9, "", "")
+
+    monkeypatch.setattr(protoc.subprocess, "run", ended)
+    with pytest.raises(RegistryUnavailableError, match="signal 9"):
+        schema_from(text_of("bool", "optional"))
 
 
 def test_a_message_is_found_by_its_full_name():

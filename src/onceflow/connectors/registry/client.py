@@ -34,6 +34,10 @@ _REFUSED = (401, 403)
 _INCOMPATIBLE = (409, 422)
 
 
+class _GoneError(Exception):
+    """What a schema refers to is not there, or not yet."""
+
+
 class RegistryClient:
     """One registry, in the driver. Every method raises ``RegistryError``s; of a schema that is none ConfigurationError.
 
@@ -76,14 +80,15 @@ class RegistryClient:
             self._client.get_schema_types()
 
     def schema(self, schema_id: int) -> str | None:
-        """The schema of an id, whole, of whichever type it is; None where there is none."""
-        with self._translating(f"schema {schema_id}"):
+        """The schema of an id, whole, of whichever type it is; None where it, or what it refers to, is not there."""
+        with self._translating(f"schema {schema_id}"), contextlib.suppress(_GoneError):
             found = self._found(lambda: self._client.get_schema(schema_id))
             return None if found is None else self._whole(found, f"schema {schema_id}")
+        return None
 
     def is_still(self, schema_id: int, text: str) -> bool | None:
-        """Whether an id has the schema that ``schema`` gave; None where it has none any more."""
-        with self._translating(f"schema {schema_id}"):
+        """Whether an id has the schema that ``schema`` gave; None where that is not there any more."""
+        with self._translating(f"schema {schema_id}"), contextlib.suppress(_GoneError):
             found = self._found(lambda: self._client.get_schema(schema_id))
             if found is None:
                 return None
@@ -99,10 +104,11 @@ class RegistryClient:
             if of == "PROTOBUF":  # a registry may lay out its texts anew
                 return bool(now["protobuf"]["compiled"] == known["protobuf"]["compiled"])
             return bool(now == known)
+        return None
 
     def version(self, subject: str, version: int | None, schema_type: SchemaType) -> WritingSchema | None:
-        """A version of a subject, None for its newest; None where there is none."""
-        with self._translating(f"subject {subject}"):
+        """A version of a subject, None for its newest; None where it, or what it refers to, is not there."""
+        with self._translating(f"subject {subject}"), contextlib.suppress(_GoneError):
             found = self._found(
                 lambda: (
                     self._client.get_latest_version(subject)
@@ -116,6 +122,7 @@ class RegistryClient:
             if has != schema_type:
                 raise self._of_another_type(f"subject {subject}", has, schema_type)
             return WritingSchema(int(found.schema_id), self._whole(found.schema, f"subject {subject}"))
+        return None
 
     def versions(self, subject: str) -> list[int]:
         """The versions of a subject, oldest first; empty where there is none."""
@@ -166,7 +173,7 @@ class RegistryClient:
                 return self._whole_avro(schema, whose, ())
             if found == "JSON":
                 return json.dumps({"json_schema": json.loads(schema.schema_str)}, sort_keys=True)
-            if found == "PROTOBUF":
+            if found == "PROTOBUF" and protoc.is_there():
                 return protoc.compiled(self._texts(schema), whose).dumps()
         except RecursionError:
             raise ConfigurationError(
@@ -175,7 +182,8 @@ class RegistryClient:
                 cause="a schema that no program has made for its records",
                 action="look at who has registered it; Raw() hands on the bytes",
             ) from None
-        raise self._of_another_type(what, found, "AVRO, PROTOBUF or JSON")
+        # Where the extra protobuf is not installed, no source of this job is of Protobuf.
+        raise self._of_another_type(what, found, "what can be read here")
 
     def _of_another_type(self, what: str, found: str, asked: str) -> ConfigurationError:
         return ConfigurationError(
@@ -191,7 +199,7 @@ class RegistryClient:
             at = (str(reference.subject), int(reference.version))
             if at in inside:
                 continue
-            other = self._referred(reference, whose)
+            other = self._referred(reference)
             others[str(reference.name)] = json.loads(self._whole_avro(other, whose, (*inside, at)))
         try:
             own = json.loads(schema.schema_str)
@@ -209,22 +217,17 @@ class RegistryClient:
         def add(each: Any) -> None:
             for reference in each.references or ():
                 if str(reference.name) not in texts:
-                    other = self._referred(reference, f"a schema of {self._registry.describe()}")
+                    other = self._referred(reference)
                     texts[str(reference.name)] = str(other.schema_str)
                     add(other)
 
         add(schema)
         return texts
 
-    def _referred(self, reference: Any, whose: str) -> Any:
+    def _referred(self, reference: Any) -> Any:
         found = self._found(lambda: self._client.get_version(str(reference.subject), int(reference.version)))
         if found is None:
-            raise ConfigurationError(
-                f"{whose} refers to version {reference.version} of subject {reference.subject}, which is not there",
-                harmless="always: nothing was read or written by it",
-                cause="it was deleted",
-                action="register it again; Raw() hands on the bytes",
-            )
+            raise _GoneError
         return found.schema
 
     @contextlib.contextmanager

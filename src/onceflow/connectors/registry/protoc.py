@@ -16,19 +16,27 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from onceflow.errors import ConfigurationError, SetupError
+from onceflow.errors import ConfigurationError, RegistryUnavailableError, SetupError
 
 if TYPE_CHECKING:
     from onceflow.formats.protobuf_schema import ProtobufSchema
 
 MAIN: Final = "onceflow_main.proto"
 _WITHIN_S = 20.0
-_NAME = re.compile(r"\w[\w ./-]*\w")
+_NAME = re.compile(r"\w(?:[\w +~,()@:./-]*[\w)])?")
 _TOKEN = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
 """A text in quotes, or a comment, which may hold the beginning of the other."""
 _MAP_ENTRY = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
 _ENTRY = "onceflow_map_entry"
 _IMPORT = re.compile(r"""\bimport\s+(?:(?:public|weak|option)\s+)?["']([^"']+)["']\s*;""")
+
+
+def is_there() -> bool:
+    """Whether it is installed, and Google's library."""
+    try:
+        return find_spec("google.protobuf") is not None and find_spec("grpc_tools") is not None
+    except ModuleNotFoundError:  # there is no package google at all
+        return False
 
 
 def compiled(texts: Mapping[str, str], what: str) -> ProtobufSchema:
@@ -112,7 +120,11 @@ def _by_protoc(name: str, text: str, before: Any, what: str) -> Any:
         raise _none(what, f"it refers to a file {name!r}")
     with tempfile.TemporaryDirectory(prefix="onceflow-protoc-") as folder:
         source, imports, out = Path(folder, "source"), Path(folder, "imports"), Path(folder, "out")
-        (source / path).parent.mkdir(parents=True)
+        try:
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            (source / path).touch()
+        except OSError:
+            raise _none(what, f"it refers to a file {name[:80]!r}, whose name is none") from None
         # Confluent's registries have written maps as their entries, with an option that protoc takes from nobody.
         (source / path).write_text(_MAP_ENTRY.sub(f'reserved "{_ENTRY}";', text), "utf-8")
         imports.write_bytes(before.SerializeToString())
@@ -123,7 +135,9 @@ def _by_protoc(name: str, text: str, before: Any, what: str) -> Any:
         try:
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise _none(what, f"protoc did not end ({type(error).__name__})") from None
+            raise _not_asked(what, type(error).__name__) from None
+        if done.returncode < 0:
+            raise _not_asked(what, f"it was ended by signal {-done.returncode}")
         if done.returncode != 0 or not out.exists():
             lines = [line for line in done.stderr.splitlines() if line.startswith(f"{name}:")]
             said = " ".join(lines or done.stderr.replace(f"{source}/", "").split())[:300]
@@ -139,6 +153,16 @@ def _mark_entries(messages: Any) -> None:
             each.reserved_name.remove(_ENTRY)
             each.options.map_entry = True
         _mark_entries(each.nested_type)
+
+
+def _not_asked(what: str, why: str) -> RegistryUnavailableError:
+    """That it is no schema nobody has said."""
+    return RegistryUnavailableError(
+        f"protoc has not compiled {what}: {why}",
+        harmless="it passes: nothing was read or written by what is not known",
+        cause=f"the machine has no memory or processes left, or protoc took longer than {_WITHIN_S:g} s",
+        action="look at the machine, and start again",
+    )
 
 
 def _none(what: str, trouble: str) -> ConfigurationError:
