@@ -260,18 +260,18 @@ def test_a_schema_that_the_subject_does_not_take_is_not_registered(shared, tmp_p
     registry = of.SchemaRegistry(shared)
     asked = schemas.StartSchemas(Place.at(tmp_path / "c", 10).schemas)
     with pytest.raises(ConfigurationError, match="no schema by which subject"):
-        asked.writing(registry, subject, text=json.dumps(V2), register=True)
+        asked.writing(registry, subject, "AVRO", text=json.dumps(V2), register=True)
     asked.may = "register"
     with pytest.raises(RegistryError) as error:
-        asked.writing(registry, subject, text=json.dumps(strange), register=True)
+        asked.writing(registry, subject, "AVRO", text=json.dumps(strange), register=True)
     parts_of(error.value, RegistryError, subject)
     assert RegistryClient(registry).versions(subject) == [1]
     asked.may = "look"
-    assert asked.writing(registry, subject, text=json.dumps(V2), register=True).id == 0
+    assert asked.writing(registry, subject, "AVRO", text=json.dumps(V2), register=True).id == 0
     assert RegistryClient(registry).versions(subject) == [1]
     made = schemas.StartSchemas(Place.at(tmp_path / "d", 10).schemas)
     made.may = "register"
-    assert made.writing(registry, subject, text=json.dumps(V2), register=True).id > 0
+    assert made.writing(registry, subject, "AVRO", text=json.dumps(V2), register=True).id > 0
     assert RegistryClient(registry).versions(subject) == [1, 2]
 
 
