@@ -29,7 +29,7 @@ from onceflow.formats.refused import not_utf8, refusing
 from onceflow.formats.registry import SchemaRegistry, require_a_schema
 from onceflow.formats.schemas import present_schemas, subject_of
 from onceflow.formats.times import AS_TIMES, times_wrong
-from onceflow.formats.wire_form import HEAD, has_head, head, id_in, is_one_of, unknown_in
+from onceflow.formats.wire_form import HEAD, WITHOUT_ID, has_head, head, id_in, is_one_of, unknown_in
 from onceflow.options.arguments import named_fields, require_fields
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class _AvroReading(RecordReading):
         whose = F.lit("the schema")
         if self.writers is not None:
             whose = F.concat(F.lit("schema "), id_in(column).cast("string"))
-            told = told.when(~has_head(column), F.lit("it does not begin with a schema's id, the byte 0 and four more"))
+            told = told.when(~has_head(column), F.lit(WITHOUT_ID))
             for each, why in self.misfits.items():
                 told = told.when(
                     is_one_of(column, [each]), F.concat(whose, F.lit(f" does not fit the reader's: {why}"))

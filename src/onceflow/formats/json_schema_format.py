@@ -17,7 +17,7 @@ from onceflow.formats.contract import Format, PartOfRecord, RecordReading
 from onceflow.formats.json_format import Json
 from onceflow.formats.registry import SchemaRegistry
 from onceflow.formats.schemas import present_schemas, subject_of
-from onceflow.formats.wire_form import HEAD, has_head, head
+from onceflow.formats.wire_form import HEAD, WITHOUT_ID, has_head, head
 from onceflow.options.arguments import named_fields, require_fields
 
 if TYPE_CHECKING:
@@ -119,9 +119,8 @@ class _BehindAnId(RecordReading):
 
     def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
         """The first that holds."""
-        without = F.lit("it does not begin with a schema's id, the byte 0 and four more")
         has_none = column.isNotNull() & (F.length(column) > 0) & ~has_head(column)
-        return F.when(has_none, without).otherwise(self.json.reason(_behind(column), parsed, latest))
+        return F.when(has_none, F.lit(WITHOUT_ID)).otherwise(self.json.reason(_behind(column), parsed, latest))
 
     def columns(self, parsed: Column) -> list[Column]:
         """Each field, times as times."""

@@ -34,10 +34,9 @@ from onceflow.formats.protobuf_schema import (
     names_in_the_way,
     path_of,
 )
+from onceflow.formats.wire_form import HEAD, WITHOUT_ID
 
 _F = FieldDescriptor
-HEAD: Final = 5
-"""What Confluent's serializers write before a record: the byte 0, and the schema's id in four more."""
 _LONGEST: Final = 35
 """Bits of a number of a place: what goes on behind them is none."""
 _NANOS: Final = 1_000_000_000
@@ -93,7 +92,7 @@ class Decoder:
         if not data:
             return None, "it is empty"
         if len(data) < HEAD or data[0] != 0:
-            return None, "it does not begin with a schema's id, the byte 0 and four more"
+            return None, WITHOUT_ID
         schema_id = int.from_bytes(data[1:HEAD], "big")
         if schema_id not in self._made:
             return None, f"schema {schema_id} is not in the registry, or is none of Protobuf that can be read"

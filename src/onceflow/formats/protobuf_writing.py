@@ -28,6 +28,7 @@ from onceflow.formats.protobuf_schema import (
     name_of,
     path_of,
 )
+from onceflow.formats.wire_form import head
 
 _F = FieldDescriptor
 Value = Any
@@ -56,7 +57,7 @@ def head_of(schema_id: int, message: Descriptor) -> bytes:
     """What Confluent's serializers write before a record: the byte 0, the schema's id, the message's place."""
     path = path_of(message)
     place = b"\0" if path == (0,) else b"".join(_zigzag(each) for each in (len(path), *path))
-    return b"\0" + schema_id.to_bytes(4, "big") + place
+    return head(schema_id) + place
 
 
 def _zigzag(number: int) -> bytes:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 HEAD: Final = 5
+"""Bytes that stand before a record."""
+WITHOUT_ID: Final = "it does not begin with a schema's id, the byte 0 and four more"
+"""Why a record without them is malformed."""
 
 
 def head(schema_id: int) -> bytes:

@@ -160,6 +160,7 @@ WORKERS = (
     "formats/protobuf_schema.py",
     "formats/protobuf_reading.py",
     "formats/protobuf_writing.py",
+    "formats/wire_form.py",
     "connectors/contract.py",
     "connectors/marks.py",
     "connectors/staged.py",
